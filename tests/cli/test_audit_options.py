@@ -3,21 +3,30 @@
 import pytest
 from click.testing import CliRunner
 
-from dralab.cli._audit import audit_of
+from dralab.cli._audit import AuditFlags
 from dralab.cli.main import main
 
 POLICY = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"
 
 
+def audit_of(policy, path):
+    return AuditFlags(
+        audit_policy_file=policy,
+        audit_log_path=path,
+        audit_log_maxsize=100,
+        audit_log_maxbackup=10,
+    ).opener()
+
+
 def test_a_policy_opens_a_log(tmp_path):
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY)
-    opened = audit_of(policy, str(tmp_path / "audit.log"), 100, 10)
+    opened = audit_of(policy, str(tmp_path / "audit.log"))
     sink = opened().sink
     sink.write(b"{}\n")
     sink.close()
     assert (tmp_path / "audit.log").read_bytes() == b"{}\n"
-    assert audit_of(None, "", 100, 10) is None
+    assert audit_of(None, "") is None
 
 
 @pytest.mark.parametrize(

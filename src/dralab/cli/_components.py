@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dralab.cli._options import FOLDER, opt
 from dralab.cli._terminal import echo
 
 if TYPE_CHECKING:
@@ -14,22 +15,13 @@ if TYPE_CHECKING:
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
 
-ROOT = click.option(
-    "--root",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("/var/lib/kubelet"),
-    show_default=True,
+ROOT = opt(
+    "The kubelet's root directory: plugins, registrations, checkpoints.",
+    FOLDER,
     envvar="KUBELET_ROOT",
-    help="The kubelet's root directory: plugins, registrations, checkpoints.",
+    default=Path("/var/lib/kubelet"),
 )
-CDI = click.option(
-    "--cdi-root",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("/var/run/cdi"),
-    show_default=True,
-    envvar="CDI_ROOT",
-    help="The directory of CDI files.",
-)
+CDI = opt("The directory of CDI files.", FOLDER, envvar="CDI_ROOT", default=Path("/var/run/cdi"))
 
 
 class RuntimeChoice(click.Choice[str]):
@@ -43,47 +35,37 @@ class RuntimeChoice(click.Choice[str]):
         return super().convert(value, param, ctx)
 
 
-RUNTIME = click.option(
-    "--runtime",
-    type=RuntimeChoice(["simulated", "process"]),
+RUNTIME = opt(
+    "Simulate containers, or run their commands as processes on this machine.",
+    RuntimeChoice(["simulated", "process"]),
     default="simulated",
-    show_default=True,
-    help="Simulate containers, or run their commands as processes on this machine.",
 )
-IMAGE_MAP = click.option(
-    "--image-map",
-    "images",
-    multiple=True,
-    metavar="IMAGE=COMMAND",
-    help="With --runtime process: the program on this machine to run for an image. /FOLDER/ goes "
+IMAGE_MAP = opt(
+    "With --runtime process: the program on this machine to run for an image. /FOLDER/ goes "
     "before PATH instead, and the container's own command stays; a command after it is for "
     "containers that have none, one after -- for those without arguments too. /FILES/. has the "
     "files of the image, which its containers see at their paths (root and --mount-namespaces). "
     "@FILE reads a YAML map, @DIRECTORY all its *.yaml files.",
+    flags="--image-map",
+    metavar="IMAGE=COMMAND",
 )
-
-NAMESPACES = click.option(
-    "--mount-namespaces",
-    "namespaces",
-    is_flag=True,
-    help="With --runtime process: give each container a mount namespace, with its mounts and the "
+NAMESPACES = opt(
+    "With --runtime process: give each container a mount namespace, with its mounts and the "
     "node's directories at the paths that its pod names.",
+    flags="--mount-namespaces",
 )
-
-CLUSTER_CIDR = click.option(
-    "--cluster-cidr",
-    metavar="CIDR",
-    default="",
-    help="With --mount-namespaces, as root: give each pod a network namespace, with an address of "
+CLUSTER_CIDR = opt(
+    "With --mount-namespaces, as root: give each pod a network namespace, with an address of "
     "its node's part of this network, such as 10.244.0.0/16.  [default: pods share the machine's "
     "network]",
+    metavar="CIDR",
+    default="",
 )
-CLUSTER_DNS = click.option(
-    "--cluster-dns",
+CLUSTER_DNS = opt(
+    "With --cluster-cidr: the name server of pods.  [default: the tenth address of the "
+    "Services' network]",
     metavar="ADDR",
     default="",
-    help="With --cluster-cidr: the name server of pods.  [default: the tenth address of the "
-    "Services' network]",
 )
 
 

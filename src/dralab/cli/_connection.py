@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dralab.cli._logs import LogFormatter
+from dralab.cli._options import FILE, opt, options_of
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 
@@ -92,9 +93,16 @@ def optional_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _options(command: Callable[..., Any], *, required: bool) -> Callable[..., Any]:
-    @functools.wraps(command)
     def with_connection(
-        *args: Any, kubeconfig: Path | None, context: str, server: str, **options: Any
+        *args: Any,
+        kubeconfig: Path | None = opt(
+            "The kubeconfig of the cluster.", FILE, envvar="KUBECONFIG" if required else None
+        ),
+        context: str = opt("The kubeconfig context to use; default: its current one.", default=""),
+        server: str = opt(
+            "The server's address; overrides the kubeconfig's.", metavar="URL", default=""
+        ),
+        **options: Any,
     ) -> Any:
         connection = ClusterConnection(kubeconfig=kubeconfig, context=context, server=server)
         if required and not connection:
@@ -103,22 +111,5 @@ def _options(command: Callable[..., Any], *, required: bool) -> Callable[..., An
             raise click.UsageError("--context needs --kubeconfig")
         return command(*args, connection=connection, **options)
 
-    for option in (
-        click.option(
-            "--server",
-            default="",
-            metavar="URL",
-            help="The server's address; overrides the kubeconfig's.",
-        ),
-        click.option(
-            "--context", default="", help="The kubeconfig context to use; default: its current one."
-        ),
-        click.option(
-            "--kubeconfig",
-            type=click.Path(dir_okay=False, path_type=Path),
-            envvar="KUBECONFIG" if required else None,
-            help="The kubeconfig of the cluster.",
-        ),
-    ):
-        with_connection = option(with_connection)
-    return with_connection
+    add = options_of(with_connection)
+    return add(functools.update_wrapper(with_connection, command))

@@ -1,33 +1,25 @@
 """What commands print: the option -o, and one writer for each of its formats."""
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-import click
 import orjson
 import yaml
 
+from dralab.cli._options import opt
 from dralab.cli._terminal import echo, echo_json_text, escaped
 from dralab.values.json_types import JsonDict
 
 # libyaml writes the same text about five times as fast.
 DUMPER: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 MOST_PROBLEMS: Final = 100
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def output_option(*formats: str) -> Callable[[Command], Command]:
-    """Add the option `-o`; the first format is the default."""
-    return click.option(
-        "-o",
-        "--output",
-        type=click.Choice(formats),
-        default=formats[0],
-        show_default=True,
-        help="Output format.",
-    )
+def formats(*names: str) -> Any:
+    """Declare the option `-o`; the first format is the default."""
+    return opt("Output format.", names, flags="-o --output", default=names[0])
 
 
 def echo_json(value: object) -> None:

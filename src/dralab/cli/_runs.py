@@ -5,19 +5,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-import click
-
+from dralab.cli._options import FILE, FOLDER, opt
 from dralab.cli._progress import watching
 from dralab.cli._terminal import echo
 from dralab.simulation.errors import InputError, InputProblems
 
-FILE = click.Path(path_type=Path, dir_okay=False)
-FOLDER = click.Path(path_type=Path, file_okay=False)
-REPORT = click.option(
-    "--report", type=FOLDER, help="Write tables and an HTML report to this directory."
-)
-LENIENT = click.option("--lenient", is_flag=True, help="Skip invalid entries and report how many.")
-RESUME = click.option("--resume", type=FILE, help="Resume a stopped run from its checkpoint.")
+REPORT = opt("Write tables and an HTML report to this directory.", FOLDER)
+LENIENT = opt("Skip invalid entries and report how many.")
+RESUME = opt("Resume a stopped run from its checkpoint.", FILE)
 Answer = TypeVar("Answer")
 Answer_co = TypeVar("Answer_co", covariant=True)
 

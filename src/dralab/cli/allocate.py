@@ -11,7 +11,8 @@ from dralab.allocation.policy.policies import POLICIES, Policy
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._older import allocate_older, nothing_asked, older_generation
-from dralab.cli._output import chosen_by, echo_objects, echo_table, output_option
+from dralab.cli._options import opt, options
+from dralab.cli._output import chosen_by, echo_objects, echo_table, formats
 from dralab.cli._own_generation import generation_option
 from dralab.cli._terminal import echo
 from dralab.cli.generations import API_NAMES
@@ -48,22 +49,20 @@ class UnplacedItem:
 )
 @inventory_options
 @generation_option
-@click.option(
-    "--api",
-    type=click.Choice(API_NAMES),
-    help="The API generation of the input; default: detected.",
-)
-@click.option("--node", metavar="NODE", default="", help="Allocate only on this node.")
-@click.option(
-    "--policy",
-    type=click.Choice([*POLICIES, OPTIMAL]),
-    default=KUBERNETES,
-    show_default=True,
-    help="How to choose among the possible allocations: as Kubernetes does, or by another goal; "
-    f"{OPTIMAL} serves as many pods and claims as possible.",
-)
-@output_option("table", "json", "yaml")
-def allocate(source: InventorySource, api: str | None, node: str, policy: str, output: str) -> None:
+@options
+def allocate(
+    *,
+    source: InventorySource,
+    api: str | None = opt("The API generation of the input; default: detected.", API_NAMES),
+    node: str = opt("Allocate only on this node.", metavar="NODE", default=""),
+    policy: str = opt(
+        "How to choose among the possible allocations: as Kubernetes does, or by another goal; "
+        f"{OPTIMAL} serves as many pods and claims as possible.",
+        [*POLICIES, OPTIMAL],
+        default=KUBERNETES,
+    ),
+    output: str = formats("table", "json", "yaml"),
+) -> None:
     """Allocate devices to every claim without an allocation.
 
     Nothing is written: it prints what it would allocate. Files beside a cluster count as applied to

@@ -1,8 +1,9 @@
 """`dralab allocations`: count or list the device sets that a pod could get."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import click
 from dralab.cli import generations
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._older import chosen_generation
-from dralab.cli._output import echo_json, output_option
+from dralab.cli._options import DeclaredOption, opt, options
+from dralab.cli._output import echo_json, formats
 from dralab.cli._own_generation import generation_option, named
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
@@ -20,44 +22,41 @@ from dralab.files.sources import STDIN
 BUDGET = 50_000_000
 
 
+def _add_modes(name: str, command: Callable[..., Any]) -> Callable[..., Any]:
+    for mode, text in (
+        ("list", "Print every set (default)."),
+        ("first", "Print the set that the scheduler would choose."),
+        ("count", "Print the number of different sets."),
+    ):
+        usual: dict[str, Any] = {"default": mode} if mode == "list" else {}
+        command = click.option(f"--{mode}", name, flag_value=mode, help=text, **usual)(command)
+    return command
+
+
 @click.command(
     epilog="Example: dralab allocations -f pools.yaml -f classes.yaml --pod pod.yaml --count"
 )
 @inventory_options
 @generation_option
-@click.option(
-    "--pod",
-    "wanted",
-    required=True,
-    metavar="FILE|NAME",
-    help="A file with the pod and its claims, or with --kubeconfig the name of a pod, with its "
-    "namespace if that is not default: ml/train.",
-)
-@click.option(
-    "--api",
-    type=click.Choice(generations.READABLE),
-    help="The API generation of the input; default: detected.",
-)
-@click.option("--count", "what", flag_value="count", help="Print the number of different sets.")
-@click.option(
-    "--first", "what", flag_value="first", help="Print the set that the scheduler would choose."
-)
-@click.option(
-    "--list", "what", flag_value="list", default="list", help="Print every set (default)."
-)
-@click.option("--node", help="Only on this node.")
-@click.option(
-    "--budget", type=click.IntRange(1), default=BUDGET, help="Stop after this many search steps."
-)
-@output_option("table", "json")
+@options
 def allocations(
+    *,
     source: InventorySource,
-    wanted: str,
-    api: str | None,
-    what: str,
-    node: str | None,
-    budget: int,
-    output: str,
+    wanted: str = opt(
+        "A file with the pod and its claims, or with --kubeconfig the name of a pod, with its "
+        "namespace if that is not default: ml/train.",
+        flags="--pod",
+        metavar="FILE|NAME",
+    ),
+    api: str | None = opt(
+        "The API generation of the input; default: detected.", generations.READABLE
+    ),
+    what: str = DeclaredOption(lambda name, _: partial(_add_modes, name)),  # type: ignore[assignment]  # its option
+    node: str | None = opt("Only on this node."),
+    budget: int = opt(
+        "Stop after this many search steps.", least=1, default=BUDGET, show_default=False
+    ),
+    output: str = formats("table", "json"),
 ) -> None:
     """Count or list the valid device sets of a pod, on every node that could run it.
 

@@ -11,21 +11,15 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
 import click
 
-from dralab.cli._audit import audit_of, audit_options
-from dralab.cli._authentication import (
-    admission_of,
-    admission_options,
-    authentication_options,
-    check_plain,
-    flags_of,
-    outgoing_of,
-)
+from dralab.cli._audit import AuditFlags
+from dralab.cli._authentication import AdmissionOptions, AuthenticationOptions
 from dralab.cli._components import address_of, duration_of, features_of, release_of
 from dralab.cli._help import EverydayCommand
+from dralab.cli._options import ANY_PATH, EXISTING, FILE, opt, options, options_of
 from dralab.cli._serving import SERVICES, files_of, listening_on, range_of, switches_of
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
@@ -41,211 +35,10 @@ if TYPE_CHECKING:
     from dralab.apiserver.storage.etcd.address import EtcdAddress
     from dralab.cluster import Cluster, Component, Options
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 P = ParamSpec("P")
 MODES: Final = "Node,RBAC"
 # This port is free in every list of well-known ports.
 DEFAULT: Final = "127.0.0.1:55441"
-EXISTING: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
-def server_options(command: Command) -> Command:
-    """Add the options of a command that serves an API."""
-    for option in reversed(
-        [
-            click.option(
-                "--listen",
-                metavar="ADDR:PORT",
-                help=f"The address to listen on; port 0 picks a free port.  [default: {DEFAULT}, "
-                f"or a free port if that is taken]",
-            ),
-            click.option(
-                "--kubeconfig",
-                type=click.Path(dir_okay=False, path_type=Path),
-                help="Where to write the kubeconfig. [default: beside the data]",
-            ),
-            click.option(
-                "--data",
-                metavar="DIR|:memory:",
-                default=None,
-                help="Where to store the objects.  [default: dralab/cluster in your user data "
-                "directory]",
-            ),
-            click.option(
-                "--durability",
-                type=click.Choice(["fsync", "relaxed"]),
-                default="fsync",
-                show_default=True,
-                help="fsync: a write is on disk before it is acknowledged; relaxed: a write "
-                "survives the end of this process, but a power failure may lose it.",
-            ),
-            click.option(
-                "--kubernetes-version",
-                "--emulated-version",
-                "kubernetes_version",
-                metavar="1.NN",
-                default="",
-                help="The release of Kubernetes to be, 1.32 to 1.37: its API versions, kinds, "
-                "fields and feature gates.  [default: 1.36, with what 1.37 added where a gate or "
-                "--runtime-config asks for it]",
-            ),
-            click.option(
-                "--feature-gates",
-                metavar="GATE=true|false[,…]",
-                default="",
-                help="Feature gates of the release to enable or disable; AllAlpha=true and "
-                "AllBeta=true name all of a stage.",
-            ),
-            click.option(
-                "--tls/--plain",
-                default=True,
-                show_default=True,
-                help="--tls serves HTTPS with a private CA and requires a token. --plain serves "
-                "HTTP without authentication, on loopback only, and not with --runtime process.",
-            ),
-            click.option(
-                "--bind-address",
-                metavar="ADDR",
-                help="The address to listen on, as in --listen.",
-            ),
-            click.option(
-                "--secure-port",
-                type=click.IntRange(0, 65535),
-                metavar="PORT",
-                help="The port to listen on, as in --listen.",
-            ),
-            click.option(
-                "--tls-cert-file",
-                type=EXISTING,
-                metavar="FILE",
-                help="Serve HTTPS with this certificate (PEM, followed by its authorities) instead "
-                "of a generated one.",
-            ),
-            click.option(
-                "--tls-private-key-file",
-                type=EXISTING,
-                metavar="FILE",
-                help="The key of --tls-cert-file (PEM).",
-            ),
-            click.option(
-                "--service-cluster-ip-range",
-                metavar="CIDR",
-                help=f"Where Services get their addresses (IPv4).  [default: {SERVICES}]",
-            ),
-            click.option(
-                "--runtime-config",
-                metavar="API=true|false[,…]",
-                default="",
-                help="API versions to switch on or off: GROUP/VERSION, GROUP/VERSION/RESOURCE, "
-                "api/all, api/ga, api/beta, api/alpha.",
-            ),
-            click.option(
-                "--accept-hosts",
-                metavar="NAME[,NAME]",
-                default="",
-                help="Host names of the server beside localhost. Its certificate has them; with "
-                "--plain, requests for other names are refused.",
-            ),
-            click.option(
-                "--authorization-mode",
-                metavar="MODE[,MODE]",
-                help="How to decide who may do what: AlwaysAllow, AlwaysDeny, Node, RBAC, in the "
-                f"order given.  [default: {MODES}; with --plain AlwaysAllow]",
-            ),
-            click.option(
-                "--token-file",
-                type=click.Path(path_type=Path),
-                help="Require the token in this file instead of a generated one.",
-            ),
-            click.option(
-                "--event-ttl",
-                metavar="DURATION",
-                help="How long an event is kept after its last write.  [default: 1h]",
-            ),
-            click.option(
-                "--node-network",
-                "node_networks",
-                multiple=True,
-                metavar="CIDR",
-                help="A network, beside loopback, where the server may connect to nodes for logs, "
-                "exec and the like.",
-            ),
-        ]
-    ):
-        command = option(command)
-    return authentication_options(audit_options(admission_options(command)))
-
-
-EVERYDAY = (
-    "listen", "kubeconfig", "data", "tls", "kubernetes-version", "feature-gates", "store",
-    "authorization-mode", "token-file",
-)  # fmt: skip
-
-
-@click.command(cls=EverydayCommand, everyday=EVERYDAY)
-@server_options
-@click.option(
-    "--store",
-    metavar="etcd://HOST:PORT[,HOST:PORT]",
-    default="",
-    help="Store the objects in an etcd, which several servers may share, instead of in --data. "
-    "Needs the extra `etcd`.",
-)
-@click.option(
-    "--etcd-prefix", metavar="PATH", default="", help="Prefix of all keys.  [default: /registry]"
-)
-@click.option(
-    "--etcd-cafile",
-    metavar="FILE",
-    default="",
-    help="Use TLS: the authority that signed the certificates of etcd.",
-)
-@click.option("--etcd-certfile", metavar="FILE", default="", help="Client certificate for etcd.")
-@click.option("--etcd-keyfile", metavar="FILE", default="", help="Key of the client certificate.")
-@click.option(
-    "--service-accounts/--no-service-accounts",
-    default=True,
-    show_default=True,
-    help="Whether pods get a service account (`default` if they name none) and its token.",
-)
-@click.option(
-    "--api-versions",
-    type=click.Choice(["all", "default"]),
-    default="all",
-    show_default=True,
-    help="Serve all API versions, or only those that a real server serves by default.",
-)
-def apiserver(
-    *,
-    service_accounts: bool,
-    api_versions: str,
-    store: str,
-    etcd_prefix: str,
-    etcd_cafile: str,
-    etcd_certfile: str,
-    etcd_keyfile: str,
-    **options: Any,
-) -> None:
-    """Serve only the Kubernetes API: no scheduler, no controllers, no nodes.
-
-    Prints `ready: URL` when it accepts clients. Stops on Ctrl-C or SIGTERM.
-
-    Example: `dralab apiserver --data :memory: --kubeconfig lab.kubeconfig`
-    """
-    if store and options["durability"] != "fsync":
-        raise click.UsageError("--durability is for --data: with --store, etcd's own holds")
-    given = {
-        "prefix": etcd_prefix,
-        "cafile": etcd_cafile,
-        "certfile": etcd_certfile,
-        "keyfile": etcd_keyfile,
-    }
-    serve(
-        **options,
-        store=_etcd(store, {name: text for name, text in given.items() if text}),
-        service_accounts=service_accounts,
-        all_versions=api_versions == "all",
-    )
 
 
 def _uncollected(command: Callable[P, None]) -> Callable[P, None]:
@@ -269,54 +62,108 @@ def _uncollected(command: Callable[P, None]) -> Callable[P, None]:
 @_uncollected
 def serve(
     *,
-    listen: str | None,
-    kubeconfig: Path | None,
-    data: str | None,
-    durability: str,
-    tls: bool,
-    kubernetes_version: str = "",
-    feature_gates: str = "",
-    node_networks: Sequence[str] = (),
-    accept_hosts: str = "",
-    token_file: Path | None = None,
-    event_ttl: str | None = None,
-    authorization_mode: str | None = None,
+    authentication: AuthenticationOptions,
+    audit: AuditFlags,
+    admission: AdmissionOptions,
+    listen: str | None = opt(
+        f"The address to listen on; port 0 picks a free port.  [default: {DEFAULT}, "
+        f"or a free port if that is taken]",
+        metavar="ADDR:PORT",
+    ),
+    kubeconfig: Path | None = opt(
+        "Where to write the kubeconfig. [default: beside the data]", FILE
+    ),
+    data: str | None = opt(
+        "Where to store the objects.  [default: dralab/cluster in your user data directory]",
+        metavar="DIR|:memory:",
+    ),
+    durability: str = opt(
+        "fsync: a write is on disk before it is acknowledged; relaxed: a write "
+        "survives the end of this process, but a power failure may lose it.",
+        ["fsync", "relaxed"],
+        default="fsync",
+    ),
+    kubernetes_version: str = opt(
+        "The release of Kubernetes to be, 1.32 to 1.37: its API versions, kinds, "
+        "fields and feature gates.  [default: 1.36, with what 1.37 added where a gate or "
+        "--runtime-config asks for it]",
+        flags="--kubernetes-version --emulated-version",
+        metavar="1.NN",
+        default="",
+    ),
+    feature_gates: str = opt(
+        "Feature gates of the release to enable or disable; AllAlpha=true and "
+        "AllBeta=true name all of a stage.",
+        metavar="GATE=true|false[,…]",
+        default="",
+    ),
+    tls: bool = opt(
+        "--tls serves HTTPS with a private CA and requires a token. --plain serves "
+        "HTTP without authentication, on loopback only, and not with --runtime process.",
+        flags="--tls/--plain",
+        default=True,
+    ),
+    bind_address: str | None = opt("The address to listen on, as in --listen.", metavar="ADDR"),
+    secure_port: int | None = opt(
+        "The port to listen on, as in --listen.", least=0, most=65535, metavar="PORT"
+    ),
+    tls_cert_file: Path | None = opt(
+        "Serve HTTPS with this certificate (PEM, followed by its authorities) instead "
+        "of a generated one.",
+        EXISTING,
+        metavar="FILE",
+    ),
+    tls_private_key_file: Path | None = opt(
+        "The key of --tls-cert-file (PEM).", EXISTING, metavar="FILE"
+    ),
+    service_cluster_ip_range: str | None = opt(
+        f"Where Services get their addresses (IPv4).  [default: {SERVICES}]", metavar="CIDR"
+    ),
+    runtime_config: str = opt(
+        "API versions to switch on or off: GROUP/VERSION, GROUP/VERSION/RESOURCE, "
+        "api/all, api/ga, api/beta, api/alpha.",
+        metavar="API=true|false[,…]",
+        default="",
+    ),
+    accept_hosts: str = opt(
+        "Host names of the server beside localhost. Its certificate has them; with "
+        "--plain, requests for other names are refused.",
+        metavar="NAME[,NAME]",
+        default="",
+    ),
+    authorization_mode: str | None = opt(
+        "How to decide who may do what: AlwaysAllow, AlwaysDeny, Node, RBAC, in the "
+        f"order given.  [default: {MODES}; with --plain AlwaysAllow]",
+        metavar="MODE[,MODE]",
+    ),
+    token_file: Path | None = opt(
+        "Require the token in this file instead of a generated one.", ANY_PATH
+    ),
+    event_ttl: str | None = opt(
+        "How long an event is kept after its last write.  [default: 1h]", metavar="DURATION"
+    ),
+    node_networks: tuple[str, ...] = opt(
+        "A network, beside loopback, where the server may connect to nodes for logs, "
+        "exec and the like.",
+        flags="--node-network",
+        metavar="CIDR",
+    ),
     store: "EtcdAddress | None" = None,
-    audit_policy_file: Path | None = None,
-    audit_log_path: str = "",
-    audit_log_maxsize: int = 100,
-    audit_log_maxbackup: int = 10,
     service_accounts: bool = True,
     all_versions: bool = True,
     profiles: Sequence[str] = ("v1",),
     components: Sequence["Component"] = (),
     begin: "Callable[[Cluster], None]" = lambda _: None,
-    enable_admission_plugins: str = "",
-    disable_admission_plugins: str = "",
-    admission_control_config_file: Path | None = None,
-    services: Sequence[str] = (),
-    webhook_networks: Sequence[str] = (),
-    proxy_client_cert_file: Path | None = None,
-    proxy_client_key_file: Path | None = None,
-    enable_aggregator_routing: str = "false",
     snapshot: Path | None = None,
-    bind_address: str | None = None,
-    secure_port: int | None = None,
-    tls_cert_file: Path | None = None,
-    tls_private_key_file: Path | None = None,
-    service_cluster_ip_range: str | None = None,
-    runtime_config: str = "",
     page: bool = False,
     pods_host: str = "",
     pods_device: str = "",
     pods_network: "IPv4Network | None" = None,
-    **authentication: Any,
 ) -> None:
     """Serve until stopped; `begin` is called once with the running cluster, before `ready`.
 
     With `page`, it serves the page at /ui, too. At `pods_host` it listens beside its other address
-    (on `pods_device`), and Services lead it into `pods_network`. `authentication` are the options
-    of `cli._authentication`.
+    (on `pods_device`), and Services lead it into `pods_network`.
     """
     from dralab.api.snapshots.errors import SnapshotError
     from dralab.apiserver.authentication.errors import UnusableSetting
@@ -333,7 +180,7 @@ def serve(
     host, port = address_of(listen or DEFAULT, DEFAULT)
     if not tls:
         _check_plain(host, token_file)
-        check_plain(authentication)
+        authentication.check_plain()
     place = data or str(default_data())
     options = Options(
         host=host,
@@ -352,20 +199,11 @@ def serve(
         node_networks=[_network(text) for text in node_networks],
         accept_hosts=[name.strip() for name in accept_hosts.split(",") if name.strip()],
         event_ttl=TTL if event_ttl is None else _ttl(event_ttl),
-        authentication=flags_of(authentication),
-        admission=admission_of(
-            enable_admission_plugins, disable_admission_plugins, admission_control_config_file
-        ),
-        outgoing=outgoing_of(
-            services,
-            webhook_networks,
-            proxy_client_cert_file,
-            proxy_client_key_file,
-            aggregator_routing=enable_aggregator_routing == "true",
-            pods=pods_network,
-        ),
+        authentication=authentication.flags(),
+        admission=admission.settings(),
+        outgoing=admission.outgoing(pods_network),
         authorization=_modes(authorization_mode, tls=tls),
-        audit=audit_of(audit_policy_file, audit_log_path, audit_log_maxsize, audit_log_maxbackup),
+        audit=audit.opener(),
         serving=serving,
         runtime_config=switches_of(runtime_config, release),
         service_network=range_of(service_cluster_ip_range),
@@ -391,6 +229,63 @@ def serve(
             _run(_serve(cluster, kubeconfig, begin))
     except (StorageUnavailable, ServingError, UnusableSetting, SnapshotError) as error:
         raise UnusableInput(str(error)) from error
+
+
+EVERYDAY = (
+    "listen", "kubeconfig", "data", "tls", "kubernetes-version", "feature-gates", "store",
+    "authorization-mode", "token-file",
+)  # fmt: skip
+
+
+@click.command(cls=EverydayCommand, everyday=EVERYDAY)
+@options_of(serve)
+@options
+def apiserver(
+    *,
+    store: str = opt(
+        "Store the objects in an etcd, which several servers may share, instead of in --data. "
+        "Needs the extra `etcd`.",
+        metavar="etcd://HOST:PORT[,HOST:PORT]",
+        default="",
+    ),
+    etcd_prefix: str = opt("Prefix of all keys.  [default: /registry]", metavar="PATH", default=""),
+    etcd_cafile: str = opt(
+        "Use TLS: the authority that signed the certificates of etcd.", metavar="FILE", default=""
+    ),
+    etcd_certfile: str = opt("Client certificate for etcd.", metavar="FILE", default=""),
+    etcd_keyfile: str = opt("Key of the client certificate.", metavar="FILE", default=""),
+    service_accounts: bool = opt(
+        "Whether pods get a service account (`default` if they name none) and its token.",
+        flags="--service-accounts/--no-service-accounts",
+        default=True,
+    ),
+    api_versions: str = opt(
+        "Serve all API versions, or only those that a real server serves by default.",
+        ["all", "default"],
+        default="all",
+    ),
+    **options: Any,
+) -> None:
+    """Serve only the Kubernetes API: no scheduler, no controllers, no nodes.
+
+    Prints `ready: URL` when it accepts clients. Stops on Ctrl-C or SIGTERM.
+
+    Example: `dralab apiserver --data :memory: --kubeconfig lab.kubeconfig`
+    """
+    if store and options["durability"] != "fsync":
+        raise click.UsageError("--durability is for --data: with --store, etcd's own holds")
+    given = {
+        "prefix": etcd_prefix,
+        "cafile": etcd_cafile,
+        "certfile": etcd_certfile,
+        "keyfile": etcd_keyfile,
+    }
+    serve(
+        **options,
+        store=_etcd(store, {name: text for name, text in given.items() if text}),
+        service_accounts=service_accounts,
+        all_versions=api_versions == "all",
+    )
 
 
 def _edge_with_page(server: "ApiServer") -> "AsgiApp":

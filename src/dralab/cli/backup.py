@@ -4,19 +4,22 @@ from pathlib import Path
 
 import click
 
+from dralab.cli._options import ANY_PATH, FOLDER, arg, opt, options
 from dralab.cli._terminal import echo
 from dralab.cli.apiserver import default_data, note
 from dralab.cli.errors import UnusableInput
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--data",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="The directory of the cluster.  [default: dralab/cluster in your user data directory]",
-)
-def backup(file: Path, data: Path | None) -> None:
+@options
+def backup(
+    *,
+    file: Path = arg(ANY_PATH),
+    data: Path | None = opt(
+        "The directory of the cluster.  [default: dralab/cluster in your user data directory]",
+        FOLDER,
+    ),
+) -> None:
     """Back up the objects of a cluster, running or not, to FILE.
 
     Only its owner can read FILE. The backup is verified; a damaged store is not copied, and the

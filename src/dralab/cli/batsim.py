@@ -4,6 +4,7 @@ from functools import partial
 
 import click
 
+from dralab.cli._options import opt, options
 from dralab.cli._runs import bad_input
 from dralab.cli._terminal import echo
 from dralab.cli.simulate_jobs import SCHEDULERS
@@ -11,36 +12,30 @@ from dralab.kernel.extras import require
 
 
 @click.command()
-@click.option(
-    "--socket",
-    default="tcp://127.0.0.1:28000",
-    show_default=True,
-    help="The address to listen on; Batsim's default is tcp://*:28000.",
-)
-@click.option(
-    "--scheduler",
-    type=click.Choice(SCHEDULERS),
-    default="easy",
-    show_default=True,
-    help="The built-in scheduler that decides.",
-)
-@click.option(
-    "--protocol",
-    type=click.Choice(["4", "5"]),
-    default="4",
-    show_default=True,
-    help="That of Batsim 1 to 4, or of Batsim 5 (batprotocol).",
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["json", "binary"]),
-    default="json",
-    show_default=True,
-    help="With --protocol 5: the form of messages that is asked for.",
-)
-@click.option("--once/--again", default=True, help="Exit after one simulation, or wait for more.")
-def batsim(socket: str, scheduler: str, protocol: str, form: str, once: bool) -> None:
+@options
+def batsim(
+    *,
+    socket: str = opt(
+        "The address to listen on; Batsim's default is tcp://*:28000.",
+        default="tcp://127.0.0.1:28000",
+    ),
+    scheduler: str = opt("The built-in scheduler that decides.", SCHEDULERS, default="easy"),
+    protocol: str = opt(
+        "That of Batsim 1 to 4, or of Batsim 5 (batprotocol).", ["4", "5"], default="4"
+    ),
+    form: str = opt(
+        "With --protocol 5: the form of messages that is asked for.",
+        ["json", "binary"],
+        flags="--format",
+        default="json",
+    ),
+    once: bool = opt(
+        "Exit after one simulation, or wait for more.",
+        flags="--once/--again",
+        show_default=False,
+        default=True,
+    ),
+) -> None:
     """Act as the scheduler of a real Batsim, over ZeroMQ.
 
     Example: `dralab batsim --socket 'tcp://*:28000' --scheduler conservative`

@@ -6,33 +6,29 @@ from pathlib import Path
 
 import click
 
-from dralab.cli._output import echo_json, echo_table, output_option
-from dralab.cli._runs import FILE, bad_input
+from dralab.cli._options import FILE, FOLDER, arg, opt, options
+from dralab.cli._output import echo_json, echo_table, formats
+from dralab.cli._runs import bad_input
 from dralab.cli._terminal import echo, echo_over
 from dralab.kernel.extras import require
 
 
 @click.command()
-@click.argument("file", type=FILE)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where to keep runs and tables; default: a folder beside the file, with its name.",
-)
-@click.option(
-    "--workers", type=click.IntRange(min=1), help="Worker processes; default: one per core."
-)
-@click.option(
-    "--engine",
-    type=click.Choice(["processes", "dask"]),
-    default="processes",
-    show_default=True,
-    help="Where runs are executed: in processes of this machine, or on a Dask cluster.",
-)
-@click.option("--address", default="", help="The scheduler of the Dask cluster: tcp://host:8786.")
-@output_option("table", "json")
+@options
 def campaign(
-    file: Path, out: Path | None, workers: int | None, engine: str, address: str, output: str
+    *,
+    file: Path = arg(FILE),
+    out: Path | None = opt(
+        "Where to keep runs and tables; default: a folder beside the file, with its name.", FOLDER
+    ),
+    workers: int | None = opt("Worker processes; default: one per core.", least=1),
+    engine: str = opt(
+        "Where runs are executed: in processes of this machine, or on a Dask cluster.",
+        ["processes", "dask"],
+        default="processes",
+    ),
+    address: str = opt("The scheduler of the Dask cluster: tcp://host:8786.", default=""),
+    output: str = formats("table", "json"),
 ) -> None:
     """Run every combination of scenarios, schedulers and seeds.
 

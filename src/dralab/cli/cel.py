@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from dralab.api.yaml_documents import YamlError, single
+from dralab.cli._options import arg, opt, options
 from dralab.cli._own_generation import named
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
@@ -29,22 +30,17 @@ The file holds a device's attributes in the form of its pool:
                 or a device: {attributes: {…}, capacity: {memory: {value: 40Gi}}}
 """
 )
-@click.argument("expression")
-@click.option(
-    "--api",
-    type=click.Choice(API_NAMES),
-    default="v1",
-    show_default=True,
-    help="The API generation whose expression it is.",
-)
-@click.option(
-    "--attributes",
-    type=click.Path(path_type=Path, allow_dash=True),
-    help="A YAML file with the device's attributes.",
-)
-@click.option("--driver", default="", help="The driver of the device.")
-@click.option("--strict", is_flag=True, help="evolution: a missing key is an error, not a default.")
-def cel(expression: str, api: str, attributes: Path | None, driver: str, strict: bool) -> None:
+@options
+def cel(
+    *,
+    expression: str = arg(),
+    api: str = opt("The API generation whose expression it is.", API_NAMES, default="v1"),
+    attributes: Path | None = opt(
+        "A YAML file with the device's attributes.", click.Path(path_type=Path, allow_dash=True)
+    ),
+    driver: str = opt("The driver of the device.", default=""),
+    strict: bool = opt("evolution: a missing key is an error, not a default."),
+) -> None:
     """Evaluate EXPRESSION for one device and print true or false.
 
     Exit code 0: true; 1: false; 2: no result.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from dralab.cli._components import duration_of
+from dralab.cli._options import arg, opt, options
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.kernel.clock import WallClock, from_rfc3339, rfc3339
@@ -34,29 +35,25 @@ def clock() -> None:
 
 
 @clock.command(context_settings={"ignore_unknown_options": True})
-@click.option(
-    "--start",
-    metavar="TIME",
-    help="The first time the clock shows, such as 2026-01-01T00:00:00Z; default: now.",
-)
-@click.option(
-    "--until", metavar="DURATION", help="End the program after this simulated time, such as 24h."
-)
-@click.option(
-    "--speed",
-    metavar="max|NUMBERx",
-    default="max",
-    show_default=True,
-    help="Clock speed: as fast as the waits allow, or a multiple of real time (100x).",
-)
-@click.option(
-    "--network",
-    is_flag=True,
-    help="Allow connections to other machines; while one is open, the clock runs in real time.",
-)
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@options
 def run(
-    start: str | None, until: str | None, speed: str, network: bool, command: Sequence[str]
+    *,
+    start: str | None = opt(
+        "The first time the clock shows, such as 2026-01-01T00:00:00Z; default: now.",
+        metavar="TIME",
+    ),
+    until: str | None = opt(
+        "End the program after this simulated time, such as 24h.", metavar="DURATION"
+    ),
+    speed: str = opt(
+        "Clock speed: as fast as the waits allow, or a multiple of real time (100x).",
+        metavar="max|NUMBERx",
+        default="max",
+    ),
+    network: bool = opt(
+        "Allow connections to other machines; while one is open, the clock runs in real time."
+    ),
+    command: Sequence[str] = arg(click.UNPROCESSED, nargs=-1, required=True),
 ) -> None:
     """Run COMMAND, its threads and its children in simulated time.
 

@@ -9,7 +9,8 @@ from typing import Final
 import click
 
 from dralab.cli import generations
-from dralab.cli._output import echo_json, echo_table, output_option
+from dralab.cli._options import FILE, arg, opt, options
+from dralab.cli._output import echo_json, echo_table, formats
 from dralab.cli._own_generation import generation_option, named
 from dralab.cli._terminal import echo
 from dralab.cli.convert import WRITERS, check_target, scene_of, written
@@ -45,41 +46,22 @@ class PodAnswer:
 )
 @generations.files_option
 @generation_option
-@click.argument("more", nargs=-1, metavar="[FILE]...")
-@click.option(
-    "--with",
-    "others",
-    multiple=True,
-    metavar=f"{'|'.join(WRITERS)}|NAME",
-    help="Convert the input to this generation and compare with it. May be repeated.",
-)
-@click.option(
-    "--score",
-    is_flag=True,
-    help="Print numbers of each generation instead; one generation is enough.",
-)
-@click.option(
-    "--times",
-    type=click.IntRange(1, 1_000),
-    default=1,
-    show_default=True,
-    help="With --score: the load has each pod of the input so often.",
-)
-@click.option(
-    "--picture",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="With --score: draw the numbers into this SVG file.",
-)
-@output_option("table", "json")
+@options
 def compare(
-    files: tuple[str, ...],
-    more: tuple[str, ...],
-    others: tuple[str, ...],
     *,
-    score: bool,
-    times: int,
-    picture: Path | None,
-    output: str,
+    files: tuple[str, ...],
+    more: tuple[str, ...] = arg(metavar="[FILE]..."),
+    others: tuple[str, ...] = opt(
+        "Convert the input to this generation and compare with it. May be repeated.",
+        flags="--with",
+        metavar=f"{'|'.join(WRITERS)}|NAME",
+    ),
+    score: bool = opt("Print numbers of each generation instead; one generation is enough."),
+    times: int = opt(
+        "With --score: the load has each pod of the input so often.", least=1, most=1_000, default=1
+    ),
+    picture: Path | None = opt("With --score: draw the numbers into this SVG file.", FILE),
+    output: str = formats("table", "json"),
 ) -> None:
     r"""Schedule the same pods in several API generations and compare their devices.
 

@@ -7,19 +7,22 @@ from pathlib import Path
 import click
 
 from dralab.allocation.check.conformance import judged, readable
+from dralab.cli._options import EXISTING, arg, opt, options
 from dralab.cli._terminal import echo
 from dralab.cli.conformance import content
 
 
 @click.command("allocator")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "--results",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help='Write a JSON line {"name", "results", "error"} for each case to this file.',
-)
-@click.option("--verbose", "-v", is_flag=True, help="Also print the cases that pass.")
-def command(file: Path, results: Path | None, verbose: bool) -> None:
+@options
+def command(
+    *,
+    file: Path = arg(EXISTING),
+    results: Path | None = opt(
+        'Write a JSON line {"name", "results", "error"} for each case to this file.',
+        click.Path(dir_okay=False, writable=True, path_type=Path),
+    ),
+    verbose: bool = opt("Also print the cases that pass.", flags="--verbose -v"),
+) -> None:
     """Run a case file of allocations.
 
     A case expects exact results, or feasibility, or the devices of a minimal problem. The last line

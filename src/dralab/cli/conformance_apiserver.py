@@ -7,18 +7,22 @@ import click
 
 from dralab.apiserver.conformance.replay import RecordingError, Replay, cases_of
 from dralab.apiserver.conformance.senders import TOKEN, InProcess, OverHttp, Sender
+from dralab.cli._options import EXISTING, arg, opt, options
 from dralab.cli._terminal import echo
 from dralab.cli.conformance import content
 from dralab.cli.errors import UnusableInput
 
 
 @click.command("apiserver")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--server", help="Test this server instead of a new one in this process.")
-@click.option("--token", default=TOKEN, show_default=True, help="The bearer token to send.")
-@click.option("--insecure", is_flag=True, help="Do not verify the server's certificate.")
-@click.option("--verbose", "-v", is_flag=True, help="Also print the cases that pass.")
-def command(file: Path, server: str | None, token: str, insecure: bool, verbose: bool) -> None:
+@options
+def command(
+    *,
+    file: Path = arg(EXISTING),
+    server: str | None = opt("Test this server instead of a new one in this process."),
+    token: str = opt("The bearer token to send.", default=TOKEN),
+    insecure: bool = opt("Do not verify the server's certificate."),
+    verbose: bool = opt("Also print the cases that pass.", flags="--verbose -v"),
+) -> None:
     """Replay recorded requests in order and compare the answers.
 
     With --server, the server must be empty, accept the token, allow everything, and run neither

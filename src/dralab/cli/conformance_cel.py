@@ -6,14 +6,18 @@ from pathlib import Path
 import click
 
 from dralab.cel.conformance import run_cases
+from dralab.cli._options import EXISTING, arg, opt, options
 from dralab.cli._terminal import echo
 from dralab.cli.conformance import content
 
 
 @click.command("cel")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--verbose", "-v", is_flag=True, help="Also print the cases that pass.")
-def command(file: Path, verbose: bool) -> None:
+@options
+def command(
+    *,
+    file: Path = arg(EXISTING),
+    verbose: bool = opt("Also print the cases that pass.", flags="--verbose -v"),
+) -> None:
     """Run a case file of CEL device selectors.
 
     Each case checks the match or error and the expected maximum cost, and the recorded estimated

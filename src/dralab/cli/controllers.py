@@ -6,32 +6,32 @@ import click
 
 from dralab.cli._components import run_until_told
 from dralab.cli._connection import ClusterConnection, cluster_options
+from dralab.cli._options import EXISTING, opt, options
 
 
 @click.command()
 @cluster_options
-@click.option(
-    "--cluster-signing-cert-file",
-    "certificate",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The CA (PEM) that signs approved certificate requests; without it they are not signed.",
-)
-@click.option(
-    "--cluster-signing-key-file",
-    "key",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The private key (PEM) of that CA.",
-)
-@click.option(
-    "--without",
-    metavar="NAME[,NAME]",
-    default="",
-    help="Controllers to leave out, by their names in kube-controller-manager.",
-)
+@options
 def controllers(
-    connection: ClusterConnection, certificate: Path | None, key: Path | None, without: str
+    *,
+    connection: ClusterConnection,
+    certificate: Path | None = opt(
+        "The CA (PEM) that signs approved certificate requests; without it they are not signed.",
+        EXISTING,
+        flags="--cluster-signing-cert-file",
+        metavar="FILE",
+    ),
+    key: Path | None = opt(
+        "The private key (PEM) of that CA.",
+        EXISTING,
+        flags="--cluster-signing-key-file",
+        metavar="FILE",
+    ),
+    without: str = opt(
+        "Controllers to leave out, by their names in kube-controller-manager.",
+        metavar="NAME[,NAME]",
+        default="",
+    ),
 ) -> None:
     """Run the controllers against any cluster until Ctrl-C or SIGTERM.
 

@@ -7,7 +7,8 @@ import click
 from dralab.api.resource.types import GROUP, VERSIONS
 from dralab.cli import generations
 from dralab.cli._components import release_of
-from dralab.cli._output import echo_objects, output_option
+from dralab.cli._options import arg, opt, options
+from dralab.cli._output import echo_objects, formats
 from dralab.cli._own_generation import generation_option, own
 from dralab.cli._terminal import echo
 from dralab.prototypes import own_conversion
@@ -29,36 +30,30 @@ WRITERS: Mapping[str, Callable[[Scene], SceneWriter]] = {
 
 @click.command(epilog="Example: dralab convert --to v1 -f k8srm-manifests/ > today.yaml")
 @generations.files_option
-@click.argument("more", nargs=-1, metavar="[FILE]...")
 @generation_option
-@click.option(
-    "--to",
-    "target",
-    metavar=f"{'|'.join([*WRITERS, *VERSIONS[1:]])}|NAME",
-    default="",
-    help="The API generation to write, or a version of today's; NAME is that of --generation.",
-)
-@click.option(
-    "--kubernetes-version",
-    metavar="1.NN",
-    default="",
-    help="Write versions and fields of resource.k8s.io that this release of Kubernetes has; "
-    "without --to, its preferred ones.",
-)
-@click.option(
-    "--from",
-    "source",
-    metavar=f"{'|'.join(generations.READABLE)}|NAME",
-    help="The API generation of the input; default: detected.",
-)
-@output_option("yaml", "json")
+@options
 def convert(
+    *,
     files: tuple[str, ...],
-    more: tuple[str, ...],
-    target: str,
-    kubernetes_version: str,
-    source: str | None,
-    output: str,
+    more: tuple[str, ...] = arg(metavar="[FILE]..."),
+    target: str = opt(
+        "The API generation to write, or a version of today's; NAME is that of --generation.",
+        flags="--to",
+        metavar=f"{'|'.join([*WRITERS, *VERSIONS[1:]])}|NAME",
+        default="",
+    ),
+    kubernetes_version: str = opt(
+        "Write versions and fields of resource.k8s.io that this release of Kubernetes has; "
+        "without --to, its preferred ones.",
+        metavar="1.NN",
+        default="",
+    ),
+    source: str | None = opt(
+        "The API generation of the input; default: detected.",
+        flags="--from",
+        metavar=f"{'|'.join(generations.READABLE)}|NAME",
+    ),
+    output: str = formats("yaml", "json"),
 ) -> None:
     """Convert classes, claims, pools and pods to another API generation or version.
 

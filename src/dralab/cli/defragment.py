@@ -17,7 +17,8 @@ from dralab.capacity.structured import structured_moves
 from dralab.cli import objects
 from dralab.cli._execution import apply_steps
 from dralab.cli._inventory import InventorySource, inventory_options
-from dralab.cli._output import echo_json, echo_table, output_option
+from dralab.cli._options import opt, options
+from dralab.cli._output import echo_json, echo_table, formats
 from dralab.cli._terminal import echo
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
@@ -35,49 +36,33 @@ from dralab.scheduling.state import PodPlacement
 """,
 )
 @inventory_options
-@click.option("--for", "name", metavar="POD", default="", help="Make room for this pod.")
-@click.option("--all-pending", is_flag=True, help="Make room for every pod that waits.")
-@click.option("--max-moves", type=click.IntRange(0), help="Move at most so many pods.")
-@click.option(
-    "--least",
-    type=click.Choice(["moves", "cost"]),
-    default="moves",
-    show_default=True,
-    help="What to keep small: the number of moves, or their cost by priority and age.",
-)
-@click.option("--explain", is_flag=True, help="Say why each pod moves, and why it goes there.")
-@click.option("--apply", is_flag=True, help="Move the pods, one after the other.")
-@click.option(
-    "--force",
-    is_flag=True,
-    help="With --apply: also delete pods that have no controller, and create them again.",
-)
-@click.option(
-    "--delete-emptydir-data",
-    is_flag=True,
-    help="With --apply: also move pods with emptyDir volumes, whose content is lost.",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=1),
-    default=600,
-    show_default=True,
-    metavar="SECONDS",
-    help="With --apply: how long a step waits for a pod to end, or to run.",
-)
-@output_option("table", "json", "commands")
+@options
 def defragment(
+    *,
     source: InventorySource,
-    name: str,
-    all_pending: bool,
-    max_moves: int | None,
-    least: str,
-    explain: bool,
-    apply: bool,
-    force: bool,
-    delete_emptydir_data: bool,
-    timeout: float,
-    output: str,
+    name: str = opt("Make room for this pod.", flags="--for", metavar="POD", default=""),
+    all_pending: bool = opt("Make room for every pod that waits."),
+    max_moves: int | None = opt("Move at most so many pods.", least=0),
+    least: str = opt(
+        "What to keep small: the number of moves, or their cost by priority and age.",
+        ["moves", "cost"],
+        default="moves",
+    ),
+    explain: bool = opt("Say why each pod moves, and why it goes there."),
+    apply: bool = opt("Move the pods, one after the other."),
+    force: bool = opt(
+        "With --apply: also delete pods that have no controller, and create them again."
+    ),
+    delete_emptydir_data: bool = opt(
+        "With --apply: also move pods with emptyDir volumes, whose content is lost."
+    ),
+    timeout: float = opt(
+        "With --apply: how long a step waits for a pod to end, or to run.",
+        least=1,
+        metavar="SECONDS",
+        default=600,
+    ),
+    output: str = formats("table", "json", "commands"),
 ) -> None:
     """Find the fewest pods to move so that waiting pods fit.
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from dralab.cli._options import opt, options
 from dralab.cli._output import echo_table
 from dralab.cli._terminal import echo
 
@@ -19,8 +20,8 @@ CALM: Final = 10
 
 
 @click.command()
-@click.option("--show", is_flag=True, help="Print the manifests of the example and exit.")
-def demo(show: bool) -> None:
+@options
+def demo(*, show: bool = opt("Print the manifests of the example and exit.")) -> None:
     """Start a cluster, load the example, and show which devices each pod got, or why none.
 
     The example has two nodes with foozer GPUs and SR-IOV cards. One pod requests a GPU, one

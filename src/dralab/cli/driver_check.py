@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from dralab.cli._connection import ClusterConnection, optional_cluster
-from dralab.cli._output import echo_json, echo_table, output_option
+from dralab.cli._options import FILE, FOLDER, arg, opt, options
+from dralab.cli._output import echo_json, echo_table, formats
 from dralab.cli._terminal import echo, echo_json_text
 from dralab.cli.errors import UnusableInput
 from dralab.files.reading import read
@@ -51,104 +52,62 @@ PRELOADED: Final = (
 
 
 @click.command("check", context_settings={"ignore_unknown_options": True})
-@click.argument("target", nargs=-1, type=click.UNPROCESSED)
-@click.option(
-    "--only", multiple=True, metavar="ID", help="Run this check, group or pattern (crash.*) alone."
-)
-@click.option(
-    "--chart",
-    type=click.Path(exists=True, path_type=Path),
-    help="In place of TARGET: a chart's directory (needs helm) or its manifests. The container of "
-    "the DaemonSet that mounts plugins_registry is run, in a mount namespace with its paths.",
-)
-@click.option(
-    "--image-map",
-    "images",
-    multiple=True,
-    metavar="IMAGE=COMMAND",
-    help="With --chart: the program to run for an image, as in `dralab node`.",
-)
-@click.option("--skip", multiple=True, metavar="ID", help="Leave out this check, group or pattern.")
-@click.option(
-    "--env", "variables", multiple=True, metavar="NAME=VALUE",
-    help="An environment variable of the driver; placeholders are replaced in it too.",
-)  # fmt: skip
-@click.option(
-    "--cdi-root", "cdi_roots", multiple=True, type=click.Path(file_okay=False, path_type=Path),
-    help="With a socket: a directory of CDI files; default: /etc/cdi and /var/run/cdi.",
-)  # fmt: skip
-@click.option("--node", default="", help="With a socket: the driver's node.")
-@click.option(
-    "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write JUnit XML to this file."
-)
-@click.option(
-    "--markdown", type=click.Path(dir_okay=False, path_type=Path),
-    help="Write a page in markdown to this file.",
-)  # fmt: skip
-@click.option(
-    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the report as JSON to this file.",
-)  # fmt: skip
-@click.option(
-    "--badge",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write an SVG badge to this file.",
-)
-@click.option("--strict", is_flag=True, help="Exit with code 1 if a SHOULD is not kept, too.")
-@click.option(
-    "--lanes", type=click.IntRange(1, 32), default=6, show_default=True,
-    help="How many instances of the driver are checked side by side.",
-)  # fmt: skip
-@click.option("--seed", type=int, default=0, show_default=True, help="The seed of random choices.")
-@click.option(
-    "--claims", type=click.IntRange(min=8), default=1_000, show_default=True,
-    help="How many claims the load checks prepare.",
-)  # fmt: skip
-@click.option(
-    "--crash-points",
-    type=click.IntRange(min=1),
-    default=10,
-    show_default=True,
-    help="At how many random moments the driver is killed during prepare, and during unprepare.",
-)
-@click.option(
-    "--previous",
-    metavar="COMMAND",
-    default="",
-    help="The command of an older version: upgrade and rollback are checked with it.",
-)
-@click.option(
-    "--health-hook",
-    metavar="COMMAND",
-    default="",
-    help="A command that makes {device} {health}: `healthy` or `unhealthy`.",
-)
-@click.option("--verbose", is_flag=True, help="Print each check as it ends.")
-@output_option("text", "json")
+@options
 @optional_cluster
 def check(
-    target: tuple[str, ...],
-    only: tuple[str, ...],
-    chart: Path | None,
-    images: tuple[str, ...],
-    skip: tuple[str, ...],
-    variables: tuple[str, ...],
-    cdi_roots: tuple[Path, ...],
-    node: str,
-    junit: Path | None,
-    markdown: Path | None,
-    json_file: Path | None,
-    badge: Path | None,
-    strict: bool,
-    lanes: int,
-    seed: int,
-    claims: int,
-    crash_points: int,
-    previous: str,
-    health_hook: str,
-    verbose: bool,
-    output: str,
+    *,
     connection: ClusterConnection,
+    target: tuple[str, ...] = arg(click.UNPROCESSED),
+    only: tuple[str, ...] = opt("Run this check, group or pattern (crash.*) alone.", metavar="ID"),
+    chart: Path | None = opt(
+        "In place of TARGET: a chart's directory (needs helm) or its manifests. The container of "
+        "the DaemonSet that mounts plugins_registry is run, in a mount namespace with its paths.",
+        click.Path(exists=True, path_type=Path),
+    ),
+    images: tuple[str, ...] = opt(
+        "With --chart: the program to run for an image, as in `dralab node`.",
+        flags="--image-map",
+        metavar="IMAGE=COMMAND",
+    ),
+    skip: tuple[str, ...] = opt("Leave out this check, group or pattern.", metavar="ID"),
+    variables: tuple[str, ...] = opt(
+        "An environment variable of the driver; placeholders are replaced in it too.",
+        flags="--env",
+        metavar="NAME=VALUE",
+    ),
+    cdi_roots: tuple[Path, ...] = opt(
+        "With a socket: a directory of CDI files; default: /etc/cdi and /var/run/cdi.",
+        FOLDER,
+        flags="--cdi-root",
+    ),
+    node: str = opt("With a socket: the driver's node.", default=""),
+    junit: Path | None = opt("Write JUnit XML to this file.", FILE),
+    markdown: Path | None = opt("Write a page in markdown to this file.", FILE),
+    json_file: Path | None = opt("Write the report as JSON to this file.", FILE, flags="--json"),
+    badge: Path | None = opt("Write an SVG badge to this file.", FILE),
+    strict: bool = opt("Exit with code 1 if a SHOULD is not kept, too."),
+    lanes: int = opt(
+        "How many instances of the driver are checked side by side.", least=1, most=32, default=6
+    ),
+    seed: int = opt("The seed of random choices.", default=0),
+    claims: int = opt("How many claims the load checks prepare.", least=8, default=1_000),
+    crash_points: int = opt(
+        "At how many random moments the driver is killed during prepare, and during unprepare.",
+        least=1,
+        default=10,
+    ),
+    previous: str = opt(
+        "The command of an older version: upgrade and rollback are checked with it.",
+        metavar="COMMAND",
+        default="",
+    ),
+    health_hook: str = opt(
+        "A command that makes {device} {health}: `healthy` or `unhealthy`.",
+        metavar="COMMAND",
+        default="",
+    ),
+    verbose: bool = opt("Print each check as it ends."),
+    output: str = formats("text", "json"),
 ) -> None:
     """Check that a DRA driver keeps the kubelet's contract, without a cluster or hardware.
 
@@ -223,11 +182,12 @@ def check(
 
 
 @click.command("checks")
-@click.option(
-    "--only", multiple=True, metavar="ID", help="List this check, group or pattern alone."
-)
-@output_option("text", "json")
-def checks(only: tuple[str, ...], output: str) -> None:
+@options
+def checks(
+    *,
+    only: tuple[str, ...] = opt("List this check, group or pattern alone.", metavar="ID"),
+    output: str = formats("text", "json"),
+) -> None:
     """List the conformance checks of DRA drivers: id, level, rule and its source.
 
     Example: `dralab driver checks --only prepare`

@@ -6,20 +6,16 @@ import click
 
 from dralab.cli._components import CDI, ROOT, run_until_told
 from dralab.cli._connection import ClusterConnection, cluster_options
-from dralab.cli._driver_flags import ClientFlags, driver_flags
+from dralab.cli._driver_flags import ClientFlags
+from dralab.cli._options import opt, options
 from dralab.cli.apiserver import note
 from dralab.cli.errors import UnusableInput
 from dralab.kernel.extras import require
 
-NAMESPACE = click.option(
-    "--namespace",
-    default="fake-system",
-    show_default=True,
-    envvar="POD_NAMESPACE",
-    help="The namespace of the NodeAllocationStates.",
+NAMESPACE = opt(
+    "The namespace of the NodeAllocationStates.", default="fake-system", envvar="POD_NAMESPACE"
 )
-
-NODE = click.option("--node", required=True, envvar="NODE_NAME", help="The node of the plugin.")
+NODE = opt("The node of the plugin.", envvar="NODE_NAME")
 
 
 @click.group("classic")
@@ -32,9 +28,10 @@ def group() -> None:
 
 @group.command("controller")
 @cluster_options
-@driver_flags
-@NAMESPACE
-def controller(connection: ClusterConnection, flags: ClientFlags, namespace: str) -> None:
+@options
+def controller(
+    *, connection: ClusterConnection, flags: ClientFlags, namespace: str = NAMESPACE
+) -> None:
     """Run the driver's controller until Ctrl-C or SIGTERM.
 
     It negotiates nodes with the scheduler and allocates devices.
@@ -60,17 +57,17 @@ def controller(connection: ClusterConnection, flags: ClientFlags, namespace: str
 
 @group.command("set-nas-status")
 @cluster_options
-@driver_flags
-@NAMESPACE
-@NODE
-@click.option(
-    "--status",
-    type=click.Choice(["Ready", "NotReady"], case_sensitive=False),
-    required=True,
-    help="The status of the node's NodeAllocationState.",
-)
+@options
 def set_nas_status(
-    connection: ClusterConnection, flags: ClientFlags, namespace: str, node: str, status: str
+    *,
+    connection: ClusterConnection,
+    flags: ClientFlags,
+    namespace: str = NAMESPACE,
+    node: str = NODE,
+    status: str = opt(
+        "The status of the node's NodeAllocationState.",
+        click.Choice(["Ready", "NotReady"], case_sensitive=False),
+    ),
 ) -> None:
     """Set the status of a node's NodeAllocationState, and create it if it is missing.
 
@@ -93,18 +90,15 @@ def set_nas_status(
 
 @group.command("plugin")
 @cluster_options
-@driver_flags
-@NAMESPACE
-@NODE
-@ROOT
-@CDI
+@options
 def plugin(
+    *,
     connection: ClusterConnection,
     flags: ClientFlags,
-    namespace: str,
-    node: str,
-    root: Path,
-    cdi_root: Path,
+    namespace: str = NAMESPACE,
+    node: str = NODE,
+    root: Path = ROOT,
+    cdi_root: Path = CDI,
 ) -> None:
     """Run the driver's kubelet plugin until Ctrl-C or SIGTERM.
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from dralab.cli._options import FOLDER, arg, opt, options
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.values.names import subdomain_problems
@@ -152,13 +153,14 @@ With a cluster of its own, in this directory:
 
 
 @click.command("new")
-@click.argument("name")
-@click.option(
-    "--directory",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where to write it.  [default: the first part of the name]",
-)
-def new(name: str, directory: Path | None) -> None:
+@options
+def new(
+    *,
+    name: str = arg(),
+    directory: Path | None = opt(
+        "Where to write it.  [default: the first part of the name]", FOLDER
+    ),
+) -> None:
     """Write a small driver project: code, a test, a manifest and a CI file.
 
     NAME is the driver's name, a DNS subdomain of at most 63 characters. The driver has two devices

@@ -13,6 +13,7 @@ import click
 
 from dralab.cli._components import CDI, ROOT, run_until_told
 from dralab.cli._connection import ClusterConnection, cluster_options
+from dralab.cli._options import arg, opt, options
 from dralab.cli._terminal import echo
 from dralab.cli.apiserver import note
 from dralab.cli.errors import UnusableInput
@@ -25,44 +26,32 @@ if TYPE_CHECKING:
 
 
 @click.command("run")
-@click.argument("name")
 @cluster_options
-@click.option(
-    "--node", "node_name", required=True, envvar="NODE_NAME", help="The node of the driver."
-)
-@ROOT
-@CDI
-@click.option(
-    "--pod-uid",
-    default="",
-    help="Use separate sockets, for a rolling update: an older instance keeps its own until it "
-    "ends.",
-)
-@click.option(
-    "--fault",
-    "fault_texts",
-    multiple=True,
-    metavar="CALL=KIND[:SECONDS][xTIMES]",
-    help="Inject a fault, such as prepare=slow:60x1 or slices=republish:5; `--fault help` lists "
-    "them.",
-)
-@click.option(
-    "--repair-after",
-    type=click.FloatRange(min=0),
-    default=30,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long changes of the slices by others stay before they are undone.",
-)
+@options
 def run(
-    name: str,
+    *,
     connection: ClusterConnection,
-    node_name: str,
-    root: Path,
-    cdi_root: Path,
-    pod_uid: str,
-    fault_texts: tuple[str, ...],
-    repair_after: float,
+    name: str = arg(),
+    node_name: str = opt("The node of the driver.", flags="--node", envvar="NODE_NAME"),
+    root: Path = ROOT,
+    cdi_root: Path = CDI,
+    pod_uid: str = opt(
+        "Use separate sockets, for a rolling update: an older instance keeps its own until it "
+        "ends.",
+        default="",
+    ),
+    fault_texts: tuple[str, ...] = opt(
+        "Inject a fault, such as prepare=slow:60x1 or slices=republish:5; `--fault help` lists "
+        "them.",
+        flags="--fault",
+        metavar="CALL=KIND[:SECONDS][xTIMES]",
+    ),
+    repair_after: float = opt(
+        "How long changes of the slices by others stay before they are undone.",
+        least=0,
+        metavar="SECONDS",
+        default=30,
+    ),
 ) -> None:
     """Publish devices and prepare claims until Ctrl-C or SIGTERM.
 

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dralab.cli._output import echo_json, echo_table, output_option
+from dralab.cli._options import FILE, FOLDER, arg, opt, options
+from dralab.cli._output import echo_json, echo_table, formats
 from dralab.cli._progress import keeping_results, watching
-from dralab.cli._runs import FILE, bad_input
+from dralab.cli._runs import bad_input
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 
@@ -30,34 +31,22 @@ def dst() -> None:
 
 
 @dst.command()
-@click.argument("scenario", type=FILE)
-@click.option(
-    "--seeds", type=click.IntRange(min=1), default=100, show_default=True, help="Number of trials."
-)
-@click.option("--first", type=click.IntRange(min=0), default=0, help="The first seed.")
-@click.option(
-    "-j", "--jobs", type=click.IntRange(1, 64), default=1, show_default=True,
-    help="Processes that run trials.",
-)  # fmt: skip
-@click.option("--fail-fast", is_flag=True, help="Stop at the first failure.")
-@click.option("--junit", type=FILE, help="Write a JUnit report to this file.")
-@click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False),
-    help="Write replay files and timelines of failures, coverage and corpus to this directory.",
-)  # fmt: skip
-@click.option("--coverage", is_flag=True, help="Print which faults happened where.")
-@output_option("text", "json")
+@options
 @keeping_results
 def run(
-    scenario: Path,
-    seeds: int,
-    first: int,
-    jobs: int,
-    fail_fast: bool,
-    junit: Path | None,
-    out: Path | None,
-    coverage: bool,
-    output: str,
+    *,
+    scenario: Path = arg(FILE),
+    seeds: int = opt("Number of trials.", least=1, default=100),
+    first: int = opt("The first seed.", least=0, show_default=False, default=0),
+    jobs: int = opt("Processes that run trials.", flags="-j --jobs", least=1, most=64, default=1),
+    fail_fast: bool = opt("Stop at the first failure."),
+    junit: Path | None = opt("Write a JUnit report to this file.", FILE),
+    out: Path | None = opt(
+        "Write replay files and timelines of failures, coverage and corpus to this directory.",
+        FOLDER,
+    ),
+    coverage: bool = opt("Print which faults happened where."),
+    output: str = formats("text", "json"),
 ) -> None:
     """Run SCENARIO with the faults of many seeds; explain what fails.
 
@@ -100,19 +89,14 @@ def run(
 
 
 @dst.command()
-@click.argument("file", type=FILE)
-@click.option("--scenario", type=FILE, help="The scenario, where it is not at its old place.")
-@click.option("--all", "everything", is_flag=True, help="Show every request and event.")
-@click.option("--html", type=FILE, help="Write the timeline to this HTML file as well.")
-@click.option(
-    "--width",
-    type=click.IntRange(min=40),
-    default=100,
-    show_default=True,
-    help="Columns of the timeline.",
-)
+@options
 def replay(
-    file: Path, scenario: Path | None, everything: bool, html: Path | None, width: int
+    *,
+    file: Path = arg(FILE),
+    scenario: Path | None = opt("The scenario, where it is not at its old place.", FILE),
+    everything: bool = opt("Show every request and event.", flags="--all"),
+    html: Path | None = opt("Write the timeline to this HTML file as well.", FILE),
+    width: int = opt("Columns of the timeline.", least=40, default=100),
 ) -> None:
     """Run the schedule of a replay file again and print its timeline.
 

@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from dralab.api.releases import DEFAULT, versions
+from dralab.cli._options import FOLDER, arg, opt, options
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.cli.main import LazyGroup
@@ -46,13 +47,13 @@ def group() -> None:
 
 
 @click.command()
-@click.option(
-    "--kubernetes-version",
-    metavar="1.NN",
-    default="",
-    help="The release of Kubernetes to be.  [default: 1.36]",
-)
-def path(kubernetes_version: str) -> None:
+@options
+def path(
+    *,
+    kubernetes_version: str = opt(
+        "The release of Kubernetes to be.  [default: 1.36]", metavar="1.NN", default=""
+    ),
+) -> None:
     """Print a folder with stand-ins for kube-apiserver, etcd and kubectl.
 
     They take the flags that envtest passes. The objects are gone when the server ends.
@@ -65,23 +66,21 @@ def path(kubernetes_version: str) -> None:
 
 
 @click.command()
-@click.argument("version", default="latest")
-@click.option(
-    "--bin-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where to put the folder.  [default: dralab/envtest in your user data directory]",
-)
-@click.option(
-    "-p",
-    "--print",
-    "form",
-    type=click.Choice(["overview", "path", "env"]),
-    default="overview",
-    show_default=True,
-    help="overview: version and path; path: the path alone; env: a line for a shell.",
-)
-@click.option("-i", "--installed-only", is_flag=True, help="Accepted: nothing is downloaded.")
-def use(version: str, bin_dir: Path | None, form: str, *, installed_only: bool) -> None:
+@options
+def use(
+    *,
+    version: str = arg(default="latest"),
+    bin_dir: Path | None = opt(
+        "Where to put the folder.  [default: dralab/envtest in your user data directory]", FOLDER
+    ),
+    form: str = opt(
+        "overview: version and path; path: the path alone; env: a line for a shell.",
+        ["overview", "path", "env"],
+        flags="-p --print",
+        default="overview",
+    ),
+    installed_only: bool = opt("Accepted: nothing is downloaded.", flags="-i --installed-only"),
+) -> None:
     """Print the folder as `setup-envtest use` does, and put it where that looks for it.
 
     VERSION is 1.32 to 1.37, or latest for the default, 1.36. The server is of that release.

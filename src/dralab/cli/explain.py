@@ -10,7 +10,8 @@ import click
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._older import explain_older, nothing_asked, older_generation
-from dralab.cli._output import echo_json, output_option
+from dralab.cli._options import arg, opt, options
+from dralab.cli._output import echo_json, formats
 from dralab.cli._own_generation import generation_option
 from dralab.cli._terminal import echo
 from dralab.cli.generations import READABLE
@@ -32,27 +33,19 @@ from dralab.explanation.names import similar
 )
 @inventory_options
 @generation_option
-@click.option(
-    "--api",
-    type=click.Choice(READABLE),
-    help="The API generation of the input; default: detected.",
-)
-@click.option("--node", metavar="NODE", default="", help="Only look at this node.")
-@click.option("-n", "--namespace", default="", help="Only pods and claims of this namespace.")
-@click.option("--all", "every_node", is_flag=True, help="Add what every group of nodes lacks.")
-@click.option("--code", metavar="CODE", default="", help="Say what a code such as DRA014 means.")
-@output_option("text", "json")
-@click.argument("name", required=False, metavar="[CLAIM|POD]")
+@options
 def explain(
-    source: InventorySource,
     *,
-    api: str | None,
-    node: str,
-    namespace: str,
-    every_node: bool,
-    code: str,
-    output: str,
-    name: str | None,
+    source: InventorySource,
+    api: str | None = opt("The API generation of the input; default: detected.", READABLE),
+    node: str = opt("Only look at this node.", metavar="NODE", default=""),
+    namespace: str = opt(
+        "Only pods and claims of this namespace.", flags="-n --namespace", default=""
+    ),
+    every_node: bool = opt("Add what every group of nodes lacks.", flags="--all"),
+    code: str = opt("Say what a code such as DRA014 means.", metavar="CODE", default=""),
+    output: str = formats("text", "json"),
+    name: str | None = arg(metavar="[CLAIM|POD]"),
 ) -> None:
     """Explain why a pod or claim waits, or why it gets these devices.
 

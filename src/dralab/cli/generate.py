@@ -6,7 +6,8 @@ from typing import Final
 
 import click
 
-from dralab.cli._output import echo_objects, output_option
+from dralab.cli._options import FOLDER, arg, opt, options
+from dralab.cli._output import echo_objects, formats
 from dralab.cli._taints import device_taint, node_taint
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
@@ -24,52 +25,26 @@ MOST_TREES: Final = 64
 Shapes: """
     + ", ".join(shapes.names())
 )
-@click.argument("shape")
-@click.option(
-    "--api",
-    type=click.Choice(list(rendering.WRITERS)),
-    default="v1",
-    show_default=True,
-    help="The API generation to write.",
-)
-@click.option("--nodes", type=click.IntRange(1, 100_000), help="Number of nodes.")
-@click.option("--gpus", type=click.IntRange(1, 16), help="GPUs per dgxa100 node.")
-@click.option(
-    "--seed",
-    type=int,
-    default=0,
-    show_default=True,
-    help="Random seed; the same seed gives the same output.",
-)
-@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="On every node.")
-@click.option("--taint", "taints", multiple=True, metavar="KEY=VALUE:EFFECT", help="On every node.")
-@click.option(
-    "--device-taint",
-    "device_taints",
-    multiple=True,
-    metavar="KEY=VALUE:EFFECT",
-    help="On every device (v1 only).",
-)
-@click.option("--with-nodes", is_flag=True, help="Print the Node objects too.")
-@click.option(
-    "--sysfs",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Also write the sysfs and procfs of each node below this directory, for drivers that read "
-    "them: DIR/NODE/sys and DIR/NODE/proc.",
-)
-@output_option("yaml", "json")
+@options
 def generate(
-    shape: str,
-    api: str,
-    nodes: int | None,
-    gpus: int | None,
-    seed: int,
-    labels: tuple[str, ...],
-    taints: tuple[str, ...],
-    device_taints: tuple[str, ...],
-    with_nodes: bool,
-    sysfs: Path | None,
-    output: str,
+    *,
+    shape: str = arg(),
+    api: str = opt("The API generation to write.", list(rendering.WRITERS), default="v1"),
+    nodes: int | None = opt("Number of nodes.", least=1, most=100_000),
+    gpus: int | None = opt("GPUs per dgxa100 node.", least=1, most=16),
+    seed: int = opt("Random seed; the same seed gives the same output.", default=0),
+    labels: tuple[str, ...] = opt("On every node.", flags="--label", metavar="KEY=VALUE"),
+    taints: tuple[str, ...] = opt("On every node.", flags="--taint", metavar="KEY=VALUE:EFFECT"),
+    device_taints: tuple[str, ...] = opt(
+        "On every device (v1 only).", flags="--device-taint", metavar="KEY=VALUE:EFFECT"
+    ),
+    with_nodes: bool = opt("Print the Node objects too."),
+    sysfs: Path | None = opt(
+        "Also write the sysfs and procfs of each node below this directory, for drivers that read "
+        "them: DIR/NODE/sys and DIR/NODE/proc.",
+        FOLDER,
+    ),
+    output: str = formats("yaml", "json"),
 ) -> None:
     """Print sample nodes and devices, as ResourceSlices or as pools of an older device API.
 

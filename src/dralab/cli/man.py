@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from dralab import __version__
+from dralab.cli._options import FOLDER, arg, options
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 
@@ -23,8 +24,8 @@ VERBATIM: Final = "\b"
 
 
 @click.command()
-@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
-def man(directory: Path) -> None:
+@options
+def man(*, directory: Path = arg(FOLDER)) -> None:
     """Write a manual page for each command to DIRECTORY.
 
     With the directory `man1` of a path that `man` searches, `man dralab-up` shows it:

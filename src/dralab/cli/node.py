@@ -19,6 +19,7 @@ from dralab.cli._components import (
     run_until_told,
 )
 from dralab.cli._connection import ClusterConnection, cluster_options
+from dralab.cli._options import FILE, FOLDER, opt, options
 from dralab.cli.errors import UnusableInput
 from dralab.kernel.extras import require
 
@@ -32,64 +33,44 @@ CDI_ROOTS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 
 @click.command()
 @cluster_options
-@click.option("--name", required=True, help="The node's name.")
-@ROOT
-@click.option(
-    "--cdi-root",
-    "cdi_roots",
-    type=click.Path(file_okay=False, path_type=Path),
-    multiple=True,
-    envvar="CDI_ROOT",
-    help="A directory of CDI files to read besides /etc/cdi and /var/run/cdi; repeatable, the last "
-    "one wins.",
-)
-@RUNTIME
-@IMAGE_MAP
-@NAMESPACES
-@click.option(
-    "--listen",
-    default="127.0.0.1:0",
-    show_default=True,
-    metavar="ADDR:PORT",
-    help="The address of the node's endpoint for logs and exec; port 0 picks a free port.",
-)
-@click.option(
-    "--nri-socket",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The socket for NRI plugins.  [default: ROOT/nri/nri.sock]",
-)
-@click.option(
-    "--kubernetes-version",
-    metavar="1.NN",
-    default="",
-    help="The release of the kubelet, with its feature gates; it may be older than the server.",
-)
-@click.option(
-    "--feature-gates",
-    metavar="GATE=true|false[,…]",
-    default="",
-    help="Feature gates of the kubelet: ResourceHealthStatus=false leaves the health of devices "
-    "out of pods' status.",
-)
-@click.option(
-    "--status",
-    is_flag=True,
-    help="Print the drivers registered with the node that runs with this --root, and exit.",
-)
+@options
 def node(
     *,
     connection: ClusterConnection,
-    name: str,
-    root: Path,
-    cdi_roots: tuple[Path, ...],
-    runtime: str,
-    images: tuple[str, ...],
-    namespaces: bool,
-    listen: str,
-    nri_socket: Path | None,
-    kubernetes_version: str,
-    feature_gates: str,
-    status: bool,
+    name: str = opt("The node's name."),
+    root: Path = ROOT,
+    cdi_roots: tuple[Path, ...] = opt(
+        "A directory of CDI files to read besides /etc/cdi and /var/run/cdi; repeatable, the last "
+        "one wins.",
+        FOLDER,
+        flags="--cdi-root",
+        envvar="CDI_ROOT",
+    ),
+    runtime: str = RUNTIME,
+    images: tuple[str, ...] = IMAGE_MAP,
+    namespaces: bool = NAMESPACES,
+    listen: str = opt(
+        "The address of the node's endpoint for logs and exec; port 0 picks a free port.",
+        metavar="ADDR:PORT",
+        default="127.0.0.1:0",
+    ),
+    nri_socket: Path | None = opt(
+        "The socket for NRI plugins.  [default: ROOT/nri/nri.sock]", FILE
+    ),
+    kubernetes_version: str = opt(
+        "The release of the kubelet, with its feature gates; it may be older than the server.",
+        metavar="1.NN",
+        default="",
+    ),
+    feature_gates: str = opt(
+        "Feature gates of the kubelet: ResourceHealthStatus=false leaves the health of devices "
+        "out of pods' status.",
+        metavar="GATE=true|false[,…]",
+        default="",
+    ),
+    status: bool = opt(
+        "Print the drivers registered with the node that runs with this --root, and exit."
+    ),
 ) -> None:
     """Run a simulated kubelet against any cluster until Ctrl-C or SIGTERM.
 

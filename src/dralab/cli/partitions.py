@@ -11,7 +11,8 @@ from dralab.allocation.problem import Slice
 from dralab.cli import generations
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._older import chosen_generation
-from dralab.cli._output import echo_json, output_option
+from dralab.cli._options import opt, options
+from dralab.cli._output import echo_json, formats
 from dralab.cli._own_generation import generation_option, named
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
@@ -24,30 +25,18 @@ BIG = 1_000_000
 )
 @inventory_options
 @generation_option
-@click.option(
-    "--api",
-    type=click.Choice(generations.READABLE),
-    help="The API generation of the input; default: detected.",
-)
-@click.option("--node", help="Only on this node.")
-@click.option("--gpu", type=click.IntRange(0), help="Only the card with this number on its node.")
-@click.option("--count", is_flag=True, help="Print only the number of sets.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    default=BIG,
-    show_default=True,
-    help="Maximum number of lines.",
-)
-@output_option("table", "json")
+@options
 def partitions(
+    *,
     source: InventorySource,
-    api: str | None,
-    node: str | None,
-    gpu: int | None,
-    count: bool,
-    limit: int,
-    output: str,
+    api: str | None = opt(
+        "The API generation of the input; default: detected.", generations.READABLE
+    ),
+    node: str | None = opt("Only on this node."),
+    gpu: int | None = opt("Only the card with this number on its node.", least=0),
+    count: bool = opt("Print only the number of sets."),
+    limit: int = opt("Maximum number of lines.", least=1, default=BIG),
+    output: str = formats("table", "json"),
 ) -> None:
     """Print every set of partitions of each partitionable card, one per line.
 

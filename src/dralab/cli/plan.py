@@ -16,7 +16,8 @@ from dralab.capacity.planning import removable as nodes_that_can_go
 from dralab.capacity.structured import structured_plan
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
-from dralab.cli._output import echo_json, echo_table, output_option
+from dralab.cli._options import EXISTING, opt, options
+from dralab.cli._output import echo_json, echo_table, formats
 from dralab.cli._terminal import echo
 from dralab.files.reading import read
 from dralab.scheduling.model import ClusterModel
@@ -39,29 +40,24 @@ A file of prices maps shapes to the price of a node, in any unit:
 """,
 )
 @inventory_options
-@click.option(
-    "--shapes",
-    default="",
-    metavar="SHAPE,...",
-    help="Shapes of nodes that can be added (see `dralab generate -h`), or nodes of the input to "
-    "copy.",
-)
-@click.option(
-    "--price",
-    type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    metavar="FILE",
-    help="The price of a node of each shape; default: 1, so that the number of nodes counts.",
-)
-@click.option("--budget", type=click.FloatRange(0), help="Spend at most so much.")
-@click.option("--removable", is_flag=True, help="Find nodes that can go instead.")
-@output_option("table", "json")
+@options
 def plan(
+    *,
     source: InventorySource,
-    shapes: str,
-    price: Path | None,
-    budget: float | None,
-    removable: bool,
-    output: str,
+    shapes: str = opt(
+        "Shapes of nodes that can be added (see `dralab generate -h`), or nodes of the input to "
+        "copy.",
+        metavar="SHAPE,...",
+        default="",
+    ),
+    price: Path | None = opt(
+        "The price of a node of each shape; default: 1, so that the number of nodes counts.",
+        EXISTING,
+        metavar="FILE",
+    ),
+    budget: float | None = opt("Spend at most so much.", least=0),
+    removable: bool = opt("Find nodes that can go instead."),
+    output: str = formats("table", "json"),
 ) -> None:
     """Find the fewest or cheapest nodes to add so that waiting pods run.
 

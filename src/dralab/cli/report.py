@@ -12,7 +12,8 @@ from typing import Final
 import click
 
 from dralab import __version__
-from dralab.cli._output import echo_values, output_option
+from dralab.cli._options import options
+from dralab.cli._output import echo_values, formats
 
 # Programs that dralab meets, and how each tells its version.
 PROGRAMS: Final = {
@@ -28,8 +29,8 @@ LONGEST: Final = 5  # seconds that a program may take to tell its version
 
 
 @click.command(epilog="Example: dralab report > report.txt, then read it and attach it")
-@output_option("table", "json", "yaml")
-def report(output: str) -> None:
+@options
+def report(*, output: str = formats("table", "json", "yaml")) -> None:
     """Print versions and settings for a report of a problem.
 
     Of environment variables it prints the names alone; it reads no kubeconfig and asks no server.

@@ -4,19 +4,22 @@ from pathlib import Path
 
 import click
 
+from dralab.cli._options import EXISTING, FOLDER, arg, opt, options
 from dralab.cli._terminal import echo
 from dralab.cli.apiserver import default_data, note
 from dralab.cli.errors import UnusableInput
 
 
 @click.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "--data",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="A directory without a cluster.  [default: dralab/cluster in your user data directory]",
-)
-def restore(file: Path, data: Path | None) -> None:
+@options
+def restore(
+    *,
+    file: Path = arg(EXISTING),
+    data: Path | None = opt(
+        "A directory without a cluster.  [default: dralab/cluster in your user data directory]",
+        FOLDER,
+    ),
+) -> None:
     """Restore the objects that `dralab store backup` saved in FILE.
 
     The backup is verified first. If it is damaged, nothing is changed and the exit code is 1.

@@ -10,7 +10,8 @@ import click
 from dralab.cli import generations
 from dralab.cli._connection import ClusterConnection, optional_cluster
 from dralab.cli._older import FIRST, why_not
-from dralab.cli._output import echo_objects, output_option
+from dralab.cli._options import FILE, arg, opt, options
+from dralab.cli._output import echo_objects, formats
 from dralab.cli._own_generation import generation_option, named, own
 from dralab.cli._terminal import echo
 from dralab.cli.schedule_early import schedule_early
@@ -32,42 +33,22 @@ from dralab.values.json_types import JsonDict
 @generations.files_option
 @generation_option
 @optional_cluster
-@click.option(
-    "--api",
-    type=click.Choice(generations.API_NAMES),
-    help="The API generation of the input; default: detected.",
-)
-@click.option(
-    "-n", "--namespace", default="default", show_default=True, help="The namespace of the pod."
-)
-@click.option(
-    "--nodes",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="k8srm stages K0 and K1: a file of nodes.",
-)
-@click.option(
-    "--claim",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="k8srm stages K0 and K1: a file with the claim.",
-)
-@click.option(
-    "-v",
-    "--verbose",
-    is_flag=True,
-    help="k8srm stages K0 and K1: print every node and all amounts.",
-)
-@output_option("table", "yaml", "json")
-@click.argument("pods", nargs=-1, metavar="[POD]...")
+@options
 def schedule(
+    *,
     files: tuple[str, ...],
     connection: ClusterConnection,
-    api: str | None,
-    namespace: str,
-    nodes: Path | None,
-    claim: Path | None,
-    verbose: bool,
-    output: str,
-    pods: tuple[str, ...],
+    api: str | None = opt(
+        "The API generation of the input; default: detected.", generations.API_NAMES
+    ),
+    namespace: str = opt("The namespace of the pod.", flags="-n --namespace", default="default"),
+    nodes: Path | None = opt("k8srm stages K0 and K1: a file of nodes.", FILE),
+    claim: Path | None = opt("k8srm stages K0 and K1: a file with the claim.", FILE),
+    verbose: bool = opt(
+        "k8srm stages K0 and K1: print every node and all amounts.", flags="-v --verbose"
+    ),
+    output: str = formats("table", "yaml", "json"),
+    pods: tuple[str, ...] = arg(metavar="[POD]..."),
 ) -> None:
     """Schedule pods and write their claims' status.
 

@@ -6,34 +6,25 @@ import threading
 import click
 
 from dralab.cli._connection import ClusterConnection, cluster_options
+from dralab.cli._options import opt, options
 from dralab.cli._terminal import echo
 
 
 @click.command()
 @cluster_options
-@click.option(
-    "--name",
-    default="default-scheduler",
-    show_default=True,
-    help="Schedule only pods with this schedulerName.",
-)
-@click.option(
-    "--leader-elect/--no-leader-elect",
-    default=True,
-    show_default=True,
-    help="Act only while holding the lease kube-system/kube-scheduler, so that one of several "
-    "schedulers acts.",
-)
-@click.option(
-    "--seed", type=int, help="Random seed for the share IDs of devices, for repeatable runs."
-)
-@click.option("-v", "--verbose", is_flag=True, help="Log each retry and its reason.")
+@options
 def scheduler(
+    *,
     connection: ClusterConnection,
-    name: str,
-    leader_elect: bool,
-    seed: int | None,
-    verbose: bool,
+    name: str = opt("Schedule only pods with this schedulerName.", default="default-scheduler"),
+    leader_elect: bool = opt(
+        "Act only while holding the lease kube-system/kube-scheduler, so that one of several "
+        "schedulers acts.",
+        flags="--leader-elect/--no-leader-elect",
+        default=True,
+    ),
+    seed: int | None = opt("Random seed for the share IDs of devices, for repeatable runs."),
+    verbose: bool = opt("Log each retry and its reason.", flags="-v --verbose"),
 ) -> None:
     """Run the scheduler, devices included, against any cluster until Ctrl-C or SIGTERM.
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from dralab.cli._options import arg, options
 from dralab.cli._output import echo_json
 
 # name → module whose `schema()` it is
@@ -19,8 +20,8 @@ SCHEMAS: Final[Mapping[str, str]] = {
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(list(SCHEMAS)))
-def schema(kind: str) -> None:
+@options
+def schema(*, kind: str = arg(list(SCHEMAS))) -> None:
     """Print the JSON schema (draft 2020-12) of a kind of file, for editors.
 
     scenario: of `dralab simulate run`. campaign: of `dralab simulate campaign`. dst: of

@@ -6,19 +6,10 @@ from typing import Any
 
 import click
 
-from dralab.cli._output import echo_values, output_option
+from dralab.cli._options import ANY_PATH, FILE, FOLDER, arg, opt, options
+from dralab.cli._output import echo_values, formats
 from dralab.cli._progress import keeping_results
-from dralab.cli._runs import (
-    FILE,
-    FOLDER,
-    LENIENT,
-    REPORT,
-    RESUME,
-    bad_input,
-    keep,
-    report_skipped,
-    watched,
-)
+from dralab.cli._runs import LENIENT, REPORT, RESUME, bad_input, keep, report_skipped, watched
 from dralab.cli._terminal import echo
 from dralab.cli.campaign import campaign
 from dralab.cli.simulate_compare import compare
@@ -43,40 +34,24 @@ POLICIES = ("random", "dotprod", "clustering", "packing", "bestfit", "fgd", "fir
 
 
 @simulate.command()
-@click.option("--nodes", type=FILE, required=True, help="CSV: sn,cpu_milli,memory_mib,gpu,model.")
-@click.option("--pods", type=FILE, required=True, help="CSV: name,cpu_milli,memory_mib,num_gpu,…")
-@click.option(
-    "--policy",
-    type=click.Choice(POLICIES),
-    default="fgd",
-    show_default=True,
-    help="The policy that places pods on nodes.",
-)
-@click.option(
-    "--inflate",
-    type=click.FloatRange(min=0, min_open=True, max=100),
-    default=1.3,
-    show_default=True,
-    help="Clone pods until they request this multiple of all GPUs.",
-)
-@click.option("--seed", default=42, show_default=True, help="Seed of what is random.")
-@click.option("--curve", type=FILE, help="Write the metrics after each pod to this CSV file.")
-@REPORT
-@RESUME
-@LENIENT
-@output_option("json", "yaml", "table")
+@options
 @keeping_results
 def openb(
-    nodes: Path,
-    pods: Path,
-    policy: str,
-    inflate: float,
-    seed: int,
-    curve: Path | None,
-    report: Path | None,
-    resume: Path | None,
-    lenient: bool,
-    output: str,
+    *,
+    nodes: Path = opt("CSV: sn,cpu_milli,memory_mib,gpu,model.", FILE),
+    pods: Path = opt("CSV: name,cpu_milli,memory_mib,num_gpu,…", FILE),
+    policy: str = opt("The policy that places pods on nodes.", POLICIES, default="fgd"),
+    inflate: float = opt(
+        "Clone pods until they request this multiple of all GPUs.",
+        click.FloatRange(min=0, min_open=True, max=100),
+        default=1.3,
+    ),
+    seed: int = opt("Seed of what is random.", default=42),
+    curve: Path | None = opt("Write the metrics after each pod to this CSV file.", FILE),
+    report: Path | None = REPORT,
+    resume: Path | None = RESUME,
+    lenient: bool = LENIENT,
+    output: str = formats("json", "yaml", "table"),
 ) -> None:
     """Place the pods of an openb GPU trace one by one, and measure fragmentation.
 
@@ -106,40 +81,29 @@ def openb(
 
 
 @simulate.command()
-@click.argument("scenario", type=FILE)
-@click.option(
-    "--scheduler", help="Override the scenario's scheduler; `external` is your own program."
-)
-@click.option(
-    "--command", help="Start this external scheduler; {kubeconfig} is replaced by its path."
-)
-@click.option("--seed", type=int, help="Override the scenario's seed.")
-@click.option("--report", type=FOLDER, help="Write all results to this directory.")
-@RESUME
-@click.option(
-    "--parquet/--no-parquet",
-    default=None,
-    help="Also write tables as Parquet; default: if the extra `parquet` is installed.",
-)
-@click.option(
-    "--picture",
-    type=click.Choice(["png", "svg"]),
-    help="Also write the charts as a picture (needs the extra `picture`).",
-)
-@LENIENT
-@output_option("json", "yaml", "table")
+@options
 @keeping_results
 def run(
-    scenario: Path,
-    scheduler: str | None,
-    command: str | None,
-    seed: int | None,
-    report: Path | None,
-    resume: Path | None,
-    parquet: bool | None,
-    picture: str | None,
-    lenient: bool,
-    output: str,
+    *,
+    scenario: Path = arg(FILE),
+    scheduler: str | None = opt(
+        "Override the scenario's scheduler; `external` is your own program."
+    ),
+    command: str | None = opt(
+        "Start this external scheduler; {kubeconfig} is replaced by its path."
+    ),
+    seed: int | None = opt("Override the scenario's seed."),
+    report: Path | None = opt("Write all results to this directory.", FOLDER),
+    resume: Path | None = RESUME,
+    parquet: bool | None = opt(
+        "Also write tables as Parquet; default: if the extra `parquet` is installed.",
+        flags="--parquet/--no-parquet",
+    ),
+    picture: str | None = opt(
+        "Also write the charts as a picture (needs the extra `picture`).", ["png", "svg"]
+    ),
+    lenient: bool = LENIENT,
+    output: str = formats("json", "yaml", "table"),
 ) -> None:
     """Run a scenario file: fleet, workload, scheduler, life cycle, faults, seed and stop condition.
 
@@ -180,15 +144,16 @@ def _flat(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @simulate.command()
-@click.argument("config", type=click.Path(path_type=Path))
-@click.option(
-    "--pods", type=FILE, required=True, help="A file of pods with the annotation simSpec."
-)
-@click.option("--preemption", is_flag=True, help="Delete pods of lower priority to make room.")
-@click.option("--until", type=click.IntRange(min=1), help="Stop after this many simulated seconds.")
-@output_option("json", "yaml", "table")
+@options
 @keeping_results
-def ticks(config: Path, pods: Path, preemption: bool, until: int | None, output: str) -> None:
+def ticks(
+    *,
+    config: Path = arg(ANY_PATH),
+    pods: Path = opt("A file of pods with the annotation simSpec.", FILE),
+    preemption: bool = opt("Delete pods of lower priority to make room."),
+    until: int | None = opt("Stop after this many simulated seconds.", least=1),
+    output: str = formats("json", "yaml", "table"),
+) -> None:
     """Run a k8s-cluster-simulator configuration tick by tick, and write its metrics.
 
     Example: `dralab simulate ticks config.yaml --pods pods.yaml`

@@ -4,20 +4,20 @@ from pathlib import Path
 
 import click
 
-from dralab.cli._output import echo_values, output_option
-from dralab.cli._runs import FOLDER, bad_input
+from dralab.cli._options import FILE, FOLDER, arg, opt, options
+from dralab.cli._output import echo_values, formats
+from dralab.cli._runs import bad_input
 
 
 @click.command()
-@click.argument("first", type=FOLDER)
-@click.argument("second", type=FOLDER)
-@click.option(
-    "--page",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write an HTML page to this file.",
-)
-@output_option("json", "yaml", "table")
-def compare(first: Path, second: Path, page: Path | None, output: str) -> None:
+@options
+def compare(
+    *,
+    first: Path = arg(FOLDER),
+    second: Path = arg(FOLDER),
+    page: Path | None = opt("Write an HTML page to this file.", FILE),
+    output: str = formats("json", "yaml", "table"),
+) -> None:
     """Compare the reports of two runs: metrics, and the tasks that ran elsewhere or at other times.
 
     Exit code 0: they are equal; 1: they differ.

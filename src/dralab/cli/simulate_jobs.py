@@ -5,18 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dralab.cli._output import echo_values, output_option
+from dralab.cli._options import FILE, opt, options
+from dralab.cli._output import echo_values, formats
 from dralab.cli._progress import keeping_results
-from dralab.cli._runs import (
-    FILE,
-    LENIENT,
-    REPORT,
-    RESUME,
-    bad_input,
-    keep,
-    report_skipped,
-    watched,
-)
+from dralab.cli._runs import LENIENT, REPORT, RESUME, bad_input, keep, report_skipped, watched
 from dralab.cli._terminal import echo
 from dralab.simulation.errors import InputProblems
 
@@ -27,90 +19,45 @@ SCHEDULERS = ("fcfs", "easy", "easy-counting", "conservative")
 
 
 @click.command()
-@click.option("--workload", "workloads", type=FILE, required=True, multiple=True, help="JSON.")
-@click.option("--platform", type=FILE, help="A SimGrid platform XML; default: nb_res equal hosts.")
-@click.option(
-    "--scheduler",
-    type=click.Choice(SCHEDULERS),
-    default="easy",
-    show_default=True,
-    help="The built-in scheduler that decides.",
-)
-@click.option(
-    "--out", "prefix", default="out", show_default=True, help="Prefix of the output files."
-)
-@click.option("--events", type=FILE, help="A file of external events, one JSON object per line.")
-@click.option(
-    "--master", default="master_host", show_default=True, help="The host that runs no jobs."
-)
-@click.option("--hosts", type=click.IntRange(min=1), help="Use only this many hosts.")
-@click.option("--energy", is_flag=True, help="Compute the energy use of the machines.")
-@click.option("--socket", help="Connect to the scheduler at this address: tcp://host:28000.")
-@click.option(
-    "--protocol",
-    type=click.Choice(["4", "5"]),
-    default="4",
-    show_default=True,
-    help="The protocol of that scheduler: of Batsim 1 to 4, or of Batsim 5 (batprotocol).",
-)
-@click.option(
-    "--component-data", default="", help="With --protocol 5: data for the scheduler's start."
-)
-@click.option(
-    "--enable-dynamic-jobs", "dynamic", is_flag=True, help="Let that scheduler register jobs."
-)
-@click.option(
-    "--forward-profiles-on-submission",
-    "profiles",
-    is_flag=True,
-    help="Send profiles with jobs to the external scheduler.",
-)
-@click.option(
-    "--forward-unknown-events",
-    "unknown",
-    is_flag=True,
-    help="Send events of unknown types to the external scheduler.",
-)
-@click.option(
-    "--batsim-latency",
-    "latency",
-    is_flag=True,
-    help="Let Batsim's own messages cross the platform, as in Batsim: jobs start later.",
-)
-@click.option("--enable-compute-sharing", "sharing", is_flag=True, help="Let jobs share machines.")
-@click.option(
-    "--dialect",
-    type=click.Choice(["4", "5"]),
-    default="4",
-    help="Batsim version of the output format.",
-)
-@REPORT
-@RESUME
-@LENIENT
-@output_option("json", "yaml", "table")
+@options
 @keeping_results
 def batsim(
-    workloads: tuple[Path, ...],
-    platform: Path | None,
-    scheduler: str,
-    prefix: str,
-    events: Path | None,
-    master: str,
-    hosts: int | None,
-    energy: bool,
-    socket: str | None,
-    protocol: str,
-    component_data: str,
-    dynamic: bool,
-    profiles: bool,
-    unknown: bool,
-    latency: bool,
-    sharing: bool,
-    dialect: str,
-    report: Path | None,
-    resume: Path | None,
-    lenient: bool,
-    output: str,
+    *,
+    workloads: tuple[Path, ...] = opt("JSON.", FILE, flags="--workload", required=True),
+    platform: Path | None = opt("A SimGrid platform XML; default: nb_res equal hosts.", FILE),
+    scheduler: str = opt("The built-in scheduler that decides.", SCHEDULERS, default="easy"),
+    prefix: str = opt("Prefix of the output files.", flags="--out", default="out"),
+    events: Path | None = opt("A file of external events, one JSON object per line.", FILE),
+    master: str = opt("The host that runs no jobs.", default="master_host"),
+    hosts: int | None = opt("Use only this many hosts.", least=1),
+    energy: bool = opt("Compute the energy use of the machines."),
+    socket: str | None = opt("Connect to the scheduler at this address: tcp://host:28000."),
+    protocol: str = opt(
+        "The protocol of that scheduler: of Batsim 1 to 4, or of Batsim 5 (batprotocol).",
+        ["4", "5"],
+        default="4",
+    ),
+    component_data: str = opt("With --protocol 5: data for the scheduler's start.", default=""),
+    dynamic: bool = opt("Let that scheduler register jobs.", flags="--enable-dynamic-jobs"),
+    profiles: bool = opt(
+        "Send profiles with jobs to the external scheduler.",
+        flags="--forward-profiles-on-submission",
+    ),
+    unknown: bool = opt(
+        "Send events of unknown types to the external scheduler.", flags="--forward-unknown-events"
+    ),
+    latency: bool = opt(
+        "Let Batsim's own messages cross the platform, as in Batsim: jobs start later.",
+        flags="--batsim-latency",
+    ),
+    sharing: bool = opt("Let jobs share machines.", flags="--enable-compute-sharing"),
+    dialect: str = opt(
+        "Batsim version of the output format.", ["4", "5"], show_default=False, default="4"
+    ),
+    report: Path | None = REPORT,
+    resume: Path | None = RESUME,
+    lenient: bool = LENIENT,
+    output: str = formats("json", "yaml", "table"),
 ) -> None:
     """Run Batsim workloads of rigid jobs, and write Batsim's CSV files.
 
@@ -159,48 +106,21 @@ def batsim(
 
 
 @click.command()
-@click.option("--trace", type=FILE, required=True, help="A trace in the Standard Workload Format.")
-@click.option(
-    "--hosts", type=click.IntRange(min=1), help="Number of machines; default: from the trace."
-)
-@click.option(
-    "--scheduler",
-    type=click.Choice(SCHEDULERS),
-    default="easy",
-    show_default=True,
-    help="The built-in scheduler that decides.",
-)
-@click.option("--out", "prefix", help="Write Batsim's CSV files with this prefix.")
-@click.option(
-    "--walltime-factor",
-    default=2.0,
-    show_default=True,
-    help="Walltime as a multiple of the run time.",
-)
-@click.option("--requested-only", is_flag=True, help="Use only the requested time as walltime.")
-@click.option(
-    "--grain",
-    default=0,
-    show_default=True,
-    help="Round run times up to a multiple of this; Batsim uses 1.",
-)
-@REPORT
-@RESUME
-@LENIENT
-@output_option("json", "yaml", "table")
+@options
 @keeping_results
 def swf(
-    trace: Path,
-    hosts: int | None,
-    scheduler: str,
-    prefix: str | None,
-    walltime_factor: float,
-    requested_only: bool,
-    grain: int,
-    report: Path | None,
-    resume: Path | None,
-    lenient: bool,
-    output: str,
+    *,
+    trace: Path = opt("A trace in the Standard Workload Format.", FILE),
+    hosts: int | None = opt("Number of machines; default: from the trace.", least=1),
+    scheduler: str = opt("The built-in scheduler that decides.", SCHEDULERS, default="easy"),
+    prefix: str | None = opt("Write Batsim's CSV files with this prefix.", flags="--out"),
+    walltime_factor: float = opt("Walltime as a multiple of the run time.", default=2.0),
+    requested_only: bool = opt("Use only the requested time as walltime."),
+    grain: int = opt("Round run times up to a multiple of this; Batsim uses 1.", default=0),
+    report: Path | None = REPORT,
+    resume: Path | None = RESUME,
+    lenient: bool = LENIENT,
+    output: str = formats("json", "yaml", "table"),
 ) -> None:
     """Run an SWF trace of a parallel machine.
 

@@ -9,6 +9,7 @@ import click
 
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, default_inventory_options
+from dralab.cli._options import opt, options
 from dralab.cli._terminal import echo, write_file
 from dralab.cli.errors import UnusableInput
 from dralab.objects.pods import is_finished
@@ -29,16 +30,18 @@ DEFAULT: Final = "cluster.snapshot"
 """
 )
 @default_inventory_options
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    default=DEFAULT,
-    show_default=True,
-    help="The file to write, which must not exist; - is standard output.",
-)
-@click.option("--anonymize", is_flag=True, help="Give other names to nodes, pods and so on.")
-def snapshot(source: InventorySource, output: str, anonymize: bool) -> None:
+@options
+def snapshot(
+    *,
+    source: InventorySource,
+    output: str = opt(
+        "The file to write, which must not exist; - is standard output.",
+        flags="-o --output",
+        metavar="FILE",
+        default=DEFAULT,
+    ),
+    anonymize: bool = opt("Give other names to nodes, pods and so on."),
+) -> None:
     """Save nodes, devices, claims and pods of a cluster to one small file.
 
     Reads the cluster of --kubeconfig, $KUBECONFIG or ~/.kube/config, or the files of -f. Only what

@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from dralab.cli._options import FOLDER, opt, options
 from dralab.cli._terminal import echo
 from dralab.cli.apiserver import default_data, note
 from dralab.cli.errors import UnusableInput
@@ -18,10 +19,8 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "migrate": ("dralab.cli.store_migrate:migrate", "Rewrite objects for a Kubernetes release."),
     "repair": ("dralab.cli.store:repair", "Recover what can be read from a damaged store."),
 }
-DATA: Final = click.option(
-    "--data",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="The directory of the cluster.  [default: dralab/cluster in your user data directory]",
+DATA: Final = opt(
+    "The directory of the cluster.  [default: dralab/cluster in your user data directory]", FOLDER
 )
 
 
@@ -34,8 +33,8 @@ def group() -> None:
 
 
 @click.command()
-@DATA
-def check(data: Path | None) -> None:
+@options
+def check(*, data: Path | None = DATA) -> None:
     """Verify every row, every page and the end of a store. The store may be in use.
 
     Prints one line per problem. Exit code 0: no problems; 1: the store is damaged.
@@ -58,8 +57,8 @@ def check(data: Path | None) -> None:
 
 
 @click.command()
-@DATA
-def repair(data: Path | None) -> None:
+@options
+def repair(*, data: Path | None = DATA) -> None:
     """Rebuild a store from what can be read of a damaged one. Stop the server first.
 
     Prints the lost objects, one per line: those whose newest state cannot be read. Keeps the

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dralab.cli._components import release_of
+from dralab.cli._options import opt, options
 from dralab.cli._terminal import echo
 from dralab.cli.apiserver import default_data, note
 from dralab.cli.errors import UnusableInput
@@ -18,15 +19,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@DATA
-@click.option(
-    "--kubernetes-version",
-    metavar="1.NN",
-    required=True,
-    help="The release whose form the objects get.",
-)
-@click.option("--apply", is_flag=True, help="Rewrite the objects; without it, nothing is written.")
-def migrate(data: Path | None, kubernetes_version: str, *, apply: bool) -> None:
+@options
+def migrate(
+    *,
+    data: Path | None = DATA,
+    kubernetes_version: str = opt("The release whose form the objects get.", metavar="1.NN"),
+    apply: bool = opt("Rewrite the objects; without it, nothing is written."),
+) -> None:
     """Say which objects another release stored otherwise, and what they lose; rewrite them.
 
     A server reads them as its own release has them in any case, which takes longer. Objects that

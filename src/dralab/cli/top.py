@@ -10,7 +10,8 @@ import click
 
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
-from dralab.cli._output import echo_json, output_option, table_lines
+from dralab.cli._options import opt, options
+from dralab.cli._output import echo_json, formats, table_lines
 from dralab.cli._terminal import echo, escaped
 from dralab.cli.errors import UnusableInput
 from dralab.scheduling.device_states import SEVERAL, STATES, DeviceRow, device_rows
@@ -34,18 +35,17 @@ EVERY: Final = 2.0
 """
 )
 @inventory_options
-@click.option("--node", metavar="NODE", default="", help="Only devices of this node.")
-@click.option("--driver", metavar="DRIVER", default="", help="Only devices of this driver.")
-@click.option("--devices", is_flag=True, help="One line for each device.")
-@click.option(
-    "--watch",
-    "-w",
-    is_flag=True,
-    help="Look every two seconds, and show what waits as well, until Ctrl-C.",
-)
-@output_option("table", "json")
+@options
 def top(
-    source: InventorySource, node: str, driver: str, devices: bool, watch: bool, output: str
+    *,
+    source: InventorySource,
+    node: str = opt("Only devices of this node.", metavar="NODE", default=""),
+    driver: str = opt("Only devices of this driver.", metavar="DRIVER", default=""),
+    devices: bool = opt("One line for each device."),
+    watch: bool = opt(
+        "Look every two seconds, and show what waits as well, until Ctrl-C.", flags="--watch -w"
+    ),
+    output: str = formats("table", "json"),
 ) -> None:
     """List devices by driver and node, how many are free, and who holds the others.
 

@@ -12,6 +12,7 @@ from dralab.cli import objects
 from dralab.cli._connection import ClusterConnection
 from dralab.cli._inventory import InventorySource, default_inventory_options
 from dralab.cli._older import as_today, older_generation
+from dralab.cli._options import arg, opt, options
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 
@@ -30,14 +31,19 @@ if TYPE_CHECKING:
 """
 )
 @default_inventory_options
-@click.argument("path", required=False, type=click.Path(exists=True, path_type=Path))
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=0,
-    help="The port on 127.0.0.1; default: any free one.",
-)
-def ui(source: InventorySource, path: Path | None, port: int) -> None:
+@options
+def ui(
+    *,
+    source: InventorySource,
+    path: Path | None = arg(click.Path(exists=True, path_type=Path)),
+    port: int = opt(
+        "The port on 127.0.0.1; default: any free one.",
+        least=0,
+        most=65_535,
+        show_default=False,
+        default=0,
+    ),
+) -> None:
     """Look at the devices of a cluster in a browser.
 
     Shows the cluster of --kubeconfig, $KUBECONFIG or ~/.kube/config, the files of -f, or PATH: a

@@ -15,8 +15,9 @@ from dralab.cli._components import (
     check_namespaces,
 )
 from dralab.cli._help import EverydayCommand
+from dralab.cli._options import FILE, FOLDER, opt, options, options_of
 from dralab.cli._pod_network import check_room, cluster_network, pod_network
-from dralab.cli.apiserver import note, serve, server_options
+from dralab.cli.apiserver import note, serve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,90 +34,56 @@ EVERYDAY = (
 
 
 @click.command(cls=EverydayCommand, everyday=EVERYDAY)
-@server_options
-@click.option(
-    "--snapshot",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Serve the cluster of this file of `dralab snapshot`, with its uids, times and statuses; "
-    "--data defaults to :memory:. Its waiting pods are scheduled, but --without "
-    "scheduler,controllers leaves everything as it was.",
-)
-@click.option("--empty", is_flag=True, help="Do not load the example into an empty cluster.")
-@click.option(
-    "--without",
-    metavar="PART[,PART]",
-    default="",
-    help="Parts to leave out: scheduler, controllers, nodes.",
-)
-@click.option(
-    "--profile",
-    metavar="P[,P]",
-    default="v1",
-    show_default=True,
-    help="Device API generations to serve: v1, k8srm, evolution, classic.",
-)
-@click.option("--nodes", type=click.IntRange(1, 5_000), help="Run this many nodes.")
-@click.option(
-    "--node",
-    "named",
-    metavar="NAME",
-    multiple=True,
-    help="Run a node with this name. May be repeated.",
-)
-@click.option(
-    "--fleet", metavar="SHAPE", default="", help="Run the nodes of a shape of `dralab generate`."
-)
-@click.option(
-    "--driver",
-    "drivers",
-    multiple=True,
-    type=click.Choice(["fake", "gpu", "nic", "cpu"]),
-    help="Run this driver on every node. May be repeated.",
-)
-@RUNTIME
-@IMAGE_MAP
-@NAMESPACES
-@CLUSTER_CIDR
-@CLUSTER_DNS
-@click.option(
-    "--root",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="The parent of the nodes' kubelet directories, where drivers of other processes register. "
-    "Objects are stored in its directory .cluster unless --data is given.",
-)
-@click.option(
-    "--load-balancers",
-    metavar="CIDR",
-    default="",
-    help="Give Services of type LoadBalancer addresses of this network (IPv4). Nothing listens "
-    "there.  [default: they wait]",
-)
-@click.option(
-    "--system-pods",
-    is_flag=True,
-    help="Have simulated pods in kube-system as after kubeadm: coredns, kube-proxy, etcd and the "
-    "control plane.",
-)
-@click.option("--no-ui", is_flag=True, help="Do not serve the page at /ui.")
+@options_of(serve)
+@options
 def up(
     *,
-    no_ui: bool,
-    snapshot: Path | None,
-    empty: bool,
-    without: str,
-    nodes: int | None,
-    named: tuple[str, ...],
-    fleet: str,
-    drivers: tuple[str, ...],
-    runtime: str,
-    images: tuple[str, ...],
-    namespaces: bool,
-    cluster_cidr: str,
-    cluster_dns: str,
-    root: Path | None,
-    profile: str,
-    load_balancers: str,
-    system_pods: bool,
+    snapshot: Path | None = opt(
+        "Serve the cluster of this file of `dralab snapshot`, with its uids, times and statuses; "
+        "--data defaults to :memory:. Its waiting pods are scheduled, but --without "
+        "scheduler,controllers leaves everything as it was.",
+        FILE,
+    ),
+    empty: bool = opt("Do not load the example into an empty cluster."),
+    without: str = opt(
+        "Parts to leave out: scheduler, controllers, nodes.", metavar="PART[,PART]", default=""
+    ),
+    profile: str = opt(
+        "Device API generations to serve: v1, k8srm, evolution, classic.",
+        metavar="P[,P]",
+        default="v1",
+    ),
+    nodes: int | None = opt("Run this many nodes.", least=1, most=5_000),
+    named: tuple[str, ...] = opt(
+        "Run a node with this name. May be repeated.", flags="--node", metavar="NAME"
+    ),
+    fleet: str = opt("Run the nodes of a shape of `dralab generate`.", metavar="SHAPE", default=""),
+    drivers: tuple[str, ...] = opt(
+        "Run this driver on every node. May be repeated.",
+        ["fake", "gpu", "nic", "cpu"],
+        flags="--driver",
+    ),
+    runtime: str = RUNTIME,
+    images: tuple[str, ...] = IMAGE_MAP,
+    namespaces: bool = NAMESPACES,
+    cluster_cidr: str = CLUSTER_CIDR,
+    cluster_dns: str = CLUSTER_DNS,
+    root: Path | None = opt(
+        "The parent of the nodes' kubelet directories, where drivers of other processes register. "
+        "Objects are stored in its directory .cluster unless --data is given.",
+        FOLDER,
+    ),
+    load_balancers: str = opt(
+        "Give Services of type LoadBalancer addresses of this network (IPv4). Nothing listens "
+        "there.  [default: they wait]",
+        metavar="CIDR",
+        default="",
+    ),
+    system_pods: bool = opt(
+        "Have simulated pods in kube-system as after kubeadm: coredns, kube-proxy, etcd and the "
+        "control plane."
+    ),
+    no_ui: bool = opt("Do not serve the page at /ui."),
     **options: Any,
 ) -> None:
     """Serve a cluster until Ctrl-C or SIGTERM.

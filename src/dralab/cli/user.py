@@ -10,6 +10,7 @@ import click
 
 from dralab.cli._components import duration_of
 from dralab.cli._connection import ClusterConnection, cluster_options
+from dralab.cli._options import FILE, arg, opt, options
 from dralab.cli._terminal import echo
 from dralab.cli.apiserver import note
 from dralab.cli.errors import UnusableInput
@@ -37,24 +38,19 @@ def group() -> None:
 
 
 @click.command()
-@click.argument("name")
-@click.option("--group", "groups", multiple=True, metavar="GROUP", help="May be repeated.")
-@click.option(
-    "--expires", metavar="DURATION", default="365d", show_default=True, help="At least 10m."
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the kubeconfig to this file, readable by you alone.  [default: stdout]",
-)
+@options
 @cluster_options
 def add(
+    *,
     connection: ClusterConnection,
-    name: str,
-    groups: tuple[str, ...],
-    expires: str,
-    output: Path | None,
+    name: str = arg(),
+    groups: tuple[str, ...] = opt("May be repeated.", flags="--group", metavar="GROUP"),
+    expires: str = opt("At least 10m.", metavar="DURATION", default="365d"),
+    output: Path | None = opt(
+        "Write the kubeconfig to this file, readable by you alone.  [default: stdout]",
+        FILE,
+        flags="-o --output",
+    ),
 ) -> None:
     """Print a kubeconfig with a client certificate for the user NAME.
 

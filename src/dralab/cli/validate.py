@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from dralab.cli import generations
-from dralab.cli._output import echo_json, output_option, yaml_texts
+from dralab.cli._options import FOLDER, arg, opt, options
+from dralab.cli._output import echo_json, formats, yaml_texts
 from dralab.cli._own_generation import generation_option
 from dralab.cli._terminal import echo
 from dralab.cli.generations import InputDocument
@@ -24,41 +25,30 @@ COLOURS = {"refused": "red", "dropped": "red", "warned": "yellow", "unknown": "y
 )
 @generations.files_option
 @generation_option
-@click.argument("more", nargs=-1, metavar="[FILE]...")
-@click.option(
-    "--api",
-    type=click.Choice(generations.READABLE),
-    help="The API generation of the input; default: detected.",
-)
-@click.option(
-    "--repair",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Write every document that can be repaired, in the generation's final form.",
-)
-@click.option(
-    "--kubernetes-version",
-    metavar="1.NN",
-    default="",
-    help="Say what a server of that release of Kubernetes, 1.32 to 1.37, would refuse, drop or "
-    "warn of; for objects of any kind.",
-)
-@click.option(
-    "--feature-gates",
-    metavar="GATE=true|false[,…]",
-    default="",
-    help="Feature gates of that release to enable or disable.",
-)
-@output_option("table", "json")
-@click.option("--strict", is_flag=True, help="Treat legacy documents as invalid.")
+@options
 def validate(
+    *,
     files: tuple[str, ...],
-    more: tuple[str, ...],
-    api: str | None,
-    repair: Path | None,
-    kubernetes_version: str,
-    feature_gates: str,
-    output: str,
-    strict: bool,
+    more: tuple[str, ...] = arg(metavar="[FILE]..."),
+    api: str | None = opt(
+        "The API generation of the input; default: detected.", generations.READABLE
+    ),
+    repair: Path | None = opt(
+        "Write every document that can be repaired, in the generation's final form.", FOLDER
+    ),
+    kubernetes_version: str = opt(
+        "Say what a server of that release of Kubernetes, 1.32 to 1.37, would refuse, drop or "
+        "warn of; for objects of any kind.",
+        metavar="1.NN",
+        default="",
+    ),
+    feature_gates: str = opt(
+        "Feature gates of that release to enable or disable.",
+        metavar="GATE=true|false[,…]",
+        default="",
+    ),
+    output: str = formats("table", "json"),
+    strict: bool = opt("Treat legacy documents as invalid."),
 ) -> None:
     """Report each document as valid, legacy or invalid, with the field and the reason.
 

@@ -23,7 +23,8 @@ from dralab.capacity.what_if import Fate, PodComparison, WhatIf
 from dralab.capacity.what_if import what_if as answer
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
-from dralab.cli._output import echo_json, echo_table, output_option, refuse
+from dralab.cli._options import opt, options
+from dralab.cli._output import echo_json, echo_table, formats, refuse
 from dralab.cli._taints import node_taint
 from dralab.cli._terminal import echo
 from dralab.objects.metadata import NamespacedName
@@ -46,55 +47,33 @@ KINDS: Final = ("pod", "deployment", "replicaset", "statefulset", "daemonset", "
 """,
 )
 @inventory_options
-@click.option(
-    "--add",
-    multiple=True,
-    metavar="SHAPE|NODE=COUNT",
-    help="Add nodes of a shape (see `dralab generate -h`), or copies of a node of the input.",
-)
-@click.option("--remove", multiple=True, metavar="NODE", help="Remove a node.")
-@click.option("--cordon", multiple=True, metavar="NODE", help="Cordon a node.")
-@click.option("--taint", multiple=True, metavar="NODE:KEY=VALUE:EFFECT", help="Taint a node.")
-@click.option(
-    "--patch",
-    multiple=True,
-    metavar="FILE",
-    help="Merge objects into those of the same kind and name, as kubectl patch --type merge; "
-    "others are added.",
-)
-@click.option(
-    "--without",
-    multiple=True,
-    metavar="KIND/[NAMESPACE/]NAME",
-    help=f"End a pod or the pods of a workload; KIND is one of {', '.join(KINDS)}.",
-)
-@click.option(
-    "--driver-upgrade",
-    multiple=True,
-    metavar="DRIVER",
-    help="Upgrade a driver node by node; pods with its devices leave the node meanwhile.",
-)
-@click.option(
-    "--at-once",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Nodes on which a driver is upgraded at the same time.",
-)
-@click.option("--all", "everything", is_flag=True, help=f"List all pods, not {SHOWN} of a kind.")
-@output_option("table", "json")
+@options
 def what_if(
+    *,
     source: InventorySource,
-    add: tuple[str, ...],
-    remove: tuple[str, ...],
-    cordon: tuple[str, ...],
-    taint: tuple[str, ...],
-    patch: tuple[str, ...],
-    without: tuple[str, ...],
-    driver_upgrade: tuple[str, ...],
-    at_once: int,
-    everything: bool,
-    output: str,
+    add: tuple[str, ...] = opt(
+        "Add nodes of a shape (see `dralab generate -h`), or copies of a node of the input.",
+        metavar="SHAPE|NODE=COUNT",
+    ),
+    remove: tuple[str, ...] = opt("Remove a node.", metavar="NODE"),
+    cordon: tuple[str, ...] = opt("Cordon a node.", metavar="NODE"),
+    taint: tuple[str, ...] = opt("Taint a node.", metavar="NODE:KEY=VALUE:EFFECT"),
+    patch: tuple[str, ...] = opt(
+        "Merge objects into those of the same kind and name, as kubectl patch --type merge; "
+        "others are added.",
+        metavar="FILE",
+    ),
+    without: tuple[str, ...] = opt(
+        f"End a pod or the pods of a workload; KIND is one of {', '.join(KINDS)}.",
+        metavar="KIND/[NAMESPACE/]NAME",
+    ),
+    driver_upgrade: tuple[str, ...] = opt(
+        "Upgrade a driver node by node; pods with its devices leave the node meanwhile.",
+        metavar="DRIVER",
+    ),
+    at_once: int = opt("Nodes on which a driver is upgraded at the same time.", least=1, default=1),
+    everything: bool = opt(f"List all pods, not {SHOWN} of a kind.", flags="--all"),
+    output: str = formats("table", "json"),
 ) -> None:
     """Show which pods would run, move and wait after a change.
 
