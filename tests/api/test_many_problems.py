@@ -1,7 +1,7 @@
 """Objects with more problems than are shown: the others are not looked for."""
 
-from dralab.api import fields
-from dralab.api.core.pod_rules import containers
+from dralab.api import fields, rules
+from dralab.api.core.pod_rules import containers, facts
 from dralab.api.fields import MAX_ERRORS
 from dralab.api.metadata import annotation_problems, label_problems
 
@@ -15,11 +15,13 @@ def test_as_many_problems_are_looked_for_as_are_shown():
         assert error.message.endswith(", and others]")
 
 
-def test_not_all_containers_of_a_pod_are_looked_at(monkeypatch):
-    looked = []
-    rule = containers._restart
-    monkeypatch.setattr(containers, "_restart", lambda *given: looked.append(1) or rule(*given))
+def test_not_all_containers_of_a_pod_are_looked_at():
     spec = {"containers": [{} for _ in range(5 * MAX_ERRORS)]}
-    around = containers.Surroundings({}, (), "Always", 30, host_users=True)
-    assert len(containers.containers(spec, around, "spec")) > MAX_ERRORS
-    assert len(looked) < MAX_ERRORS
+    around = facts.Surroundings({}, (), "Always", 30, True, False, None)
+    assert MAX_ERRORS < len(containers.containers(spec, "spec", around)) < 2 * MAX_ERRORS
+
+
+def test_not_all_items_of_a_list_are_looked_at():
+    table = rules.Ruleset("core.validate", rules.items("names", rules.label))
+    found = table({"names": ["A"] * 5 * MAX_ERRORS}, "spec")
+    assert len(found) == MAX_ERRORS + 1

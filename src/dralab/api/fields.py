@@ -80,6 +80,11 @@ def invalid_value(field: str, value: Any, detail: str) -> FieldError:
     return FieldError("FieldValueInvalid", field, value, detail)
 
 
+def each(field: str, value: Any, problems: Sequence[str]) -> list[FieldError]:
+    """A value breaks each of these rules."""
+    return [FieldError("FieldValueInvalid", field, value, why) for why in problems]
+
+
 def duplicate(field: str, value: Any) -> FieldError:
     """A value that must be unique is there twice."""
     return FieldError("FieldValueDuplicate", field, value)

@@ -5,7 +5,6 @@ Sources: k8s.io/apimachinery `util/validation` (`ip.go`, `validation.go`), k8s.i
 """
 
 import re
-from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final
 
@@ -220,8 +219,3 @@ def amount_or_percent_errors(value: Any, path: str, *, most: int | None = 100) -
     if most is not None and int(value[:-1]) > most:
         return [fields.invalid_value(path, value, f"must not be greater than {most}%")]
     return []
-
-
-def each(path: str, value: Any, problems: Sequence[str]) -> list[FieldError]:
-    """Return the problems of one value as errors."""
-    return [fields.invalid_value(path, value, why) for why in problems]

@@ -7,7 +7,6 @@ from typing import Final
 
 from dralab.api import fields
 from dralab.api.core.access import any_name
-from dralab.api.core.addresses import each
 from dralab.api.core.limits import container_resource_errors
 from dralab.api.core.statuses import count_errors, status_of
 from dralab.api.fields import FieldError
@@ -107,7 +106,7 @@ def _reference_errors(target: JsonObject, path: str) -> list[FieldError]:
         if not (text := target.get(part)):
             errors.append(fields.required(f"{path}.{part}"))
         else:
-            errors += each(f"{path}.{part}", text, any_name(text))
+            errors += fields.each(f"{path}.{part}", text, any_name(text))
     return errors
 
 
@@ -159,7 +158,7 @@ def _source_errors(part: str, source: JsonObject, path: str) -> list[FieldError]
         where = f"{path}.metric.name"
         if not name:
             errors.append(fields.required(where, "must specify a metric name"))
-        errors += each(where, name, any_name(name))
+        errors += fields.each(where, name, any_name(name))
     elif not (name := source.get("name")):
         errors.append(fields.required(f"{path}.name", "must specify a resource name"))
     elif part == "containerResource":
@@ -169,7 +168,7 @@ def _source_errors(part: str, source: JsonObject, path: str) -> list[FieldError]
         if not container:
             errors.append(fields.required(f"{path}.container", "must specify a container"))
         else:
-            errors += each(f"{path}.container", container, names.label_problems(container))
+            errors += fields.each(f"{path}.container", container, names.label_problems(container))
     errors += _metric_target_errors(target, at)
     match part:
         case "object" if amount is None and average is None:

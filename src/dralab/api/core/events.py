@@ -6,7 +6,6 @@ Source: k8s.io/kubernetes `pkg/apis/core/validation/events.go`.
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.core.addresses import each
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
 from dralab.values import names
@@ -41,7 +40,7 @@ class EventStrategy(Strategy):
         reporter = value.get("reportingComponent") or ""
         if not reporter:
             errors.append(fields.required(self.reporter))
-        errors += each(self.reporter, reporter, names.qualified_problems(reporter))
+        errors += fields.each(self.reporter, reporter, names.qualified_problems(reporter))
         for part, longest in LONGEST.items():
             text = value.get(part) or ""
             if not text and part != "message":

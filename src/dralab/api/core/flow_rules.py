@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.core.addresses import each
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
 from dralab.values import names
@@ -65,7 +64,7 @@ class FlowSchemaStrategy(Strategy):
         level = (spec.get("priorityLevelConfiguration") or {}).get("name")
         at = "spec.priorityLevelConfiguration.name"
         if level:
-            errors += each(at, level, names.subdomain_problems(level))
+            errors += fields.each(at, level, names.subdomain_problems(level))
         else:
             errors.append(fields.required(at, "must reference a priority level"))
         for index, rule in enumerate(spec.get("rules") or ()):
@@ -105,10 +104,10 @@ def _subject_errors(subject: JsonObject, path: str) -> list[FieldError]:
         if not name:
             errors.append(fields.required(f"{at}.name"))
         elif kind == "ServiceAccount" and name != ANY:
-            errors += each(f"{at}.name", name, names.subdomain_problems(name))
+            errors += fields.each(f"{at}.name", name, names.subdomain_problems(name))
         if kind == "ServiceAccount":
             if space := found.get("namespace"):
-                errors += each(f"{at}.namespace", space, names.label_problems(space))
+                errors += fields.each(f"{at}.namespace", space, names.label_problems(space))
             else:
                 why = "must specify namespace for service account"
                 errors.append(fields.required(f"{at}.namespace", why))
@@ -157,7 +156,7 @@ def _resource_rule_errors(rule: JsonObject, path: str) -> list[FieldError]:
         for index, space in enumerate(spaces):
             begin = "each member of this list must be '*' or a DNS-1123 label; "
             problems = [begin + problem for problem in names.label_problems(space)]
-            errors += each(f"{at}[{index}]", space, problems)
+            errors += fields.each(f"{at}[{index}]", space, problems)
     return errors
 
 

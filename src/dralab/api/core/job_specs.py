@@ -9,7 +9,7 @@ from typing import Final
 
 from dralab.api import fields
 from dralab.api.conditions import STATUSES
-from dralab.api.core.addresses import domain_path_errors, each
+from dralab.api.core.addresses import domain_path_errors
 from dralab.api.fields import OMITTED, FieldError
 from dralab.api.internal_forms import internal_form
 from dralab.values import names
@@ -176,7 +176,7 @@ def _failure_problems(spec: JsonDict, pod: JsonDict, path: str) -> list[FieldErr
 def _pattern_problems(pattern: JsonDict, path: str) -> list[FieldError]:
     """Return what is wrong with a condition of pods that a rule is about."""
     kind, status = pattern.get("type") or "", pattern.get("status") or ""
-    errors = each(f"{path}.type", kind, names.qualified_problems(kind))
+    errors = fields.each(f"{path}.type", kind, names.qualified_problems(kind))
     if status not in STATUSES:
         errors.append(fields.not_supported(f"{path}.status", status, STATUSES))
     return errors

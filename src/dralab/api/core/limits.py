@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.core.addresses import each
 from dralab.api.fields import FieldError
 from dralab.api.strategy import Strategy
 from dralab.values import names, quantity
@@ -47,7 +46,7 @@ NO_SELECTOR: Final = (
 
 def resource_name_errors(name: str, path: str) -> list[FieldError]:
     """Return what is wrong with the name of any resource."""
-    errors = each(path, name, names.qualified_problems(name))
+    errors = fields.each(path, name, names.qualified_problems(name))
     huge = (HUGE_PAGES, f"requests.{HUGE_PAGES}")
     if not errors and "/" not in name and name not in RESOURCES and not name.startswith(huge):
         why = "must be a standard resource type or fully qualified"
@@ -114,7 +113,7 @@ class LimitRangeStrategy(Strategy):
         errors, seen = [], set()
         for index, limit in enumerate((value.get("spec") or {}).get("limits") or ()):
             path, kind = f"spec.limits[{index}]", limit.get("type") or ""
-            problems = each(f"{path}.type", kind, names.qualified_problems(kind))
+            problems = fields.each(f"{path}.type", kind, names.qualified_problems(kind))
             if not problems and "/" not in kind and kind not in LIMIT_TYPES:
                 why = "must be a standard limit type or fully qualified"
                 problems.append(fields.invalid_value(f"{path}.type", kind, why))

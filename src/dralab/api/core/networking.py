@@ -14,7 +14,6 @@ from dralab.api.core.addresses import (
     address_warnings,
     domain_errors,
     domain_path_errors,
-    each,
     endpoint_problems,
     host_problems,
     network_problems,
@@ -91,17 +90,17 @@ def _policy_port_errors(port: JsonObject, path: str) -> list[FieldError]:
             why = "may not be specified when `port` is not specified"
             errors.append(fields.invalid_value(f"{path}.endPort", end, why))
     elif isinstance(number, int):
-        errors += each(f"{path}.port", number, port_problems(number))
+        errors += fields.each(f"{path}.port", number, port_problems(number))
         if end is not None:
             if end < number:
                 why = "must be greater than or equal to `port`"
                 errors.append(fields.invalid_value(f"{path}.endPort", number, why))
-            errors += each(f"{path}.endPort", end, port_problems(end))
+            errors += fields.each(f"{path}.endPort", end, port_problems(end))
     else:
         if end is not None:
             why = "may not be specified when `port` is non-numeric"
             errors.append(fields.invalid_value(f"{path}.endPort", end, why))
-        errors += each(f"{path}.port", number, port_name_problems(number))
+        errors += fields.each(f"{path}.port", number, port_name_problems(number))
     return errors
 
 
@@ -124,13 +123,13 @@ def _block_errors(block: JsonObject, path: str) -> list[FieldError]:
     text = block.get("cidr") or ""
     if not text:
         return [fields.required(f"{path}.cidr")]
-    errors = each(f"{path}.cidr", text, network_problems(text))
+    errors = fields.each(f"{path}.cidr", text, network_problems(text))
     network = _network(text)
     if network is None:
         return errors
     for index, inner in enumerate(block.get("except") or ()):
         at = f"{path}.except[{index}]"
-        errors += each(at, inner, network_problems(inner))
+        errors += fields.each(at, inner, network_problems(inner))
         part = _network(inner)
         if part is not None and (
             part.version != network.version
@@ -181,12 +180,14 @@ class IngressStrategy(Strategy):
             errors += _ingress_rule_errors(rule, f"spec.rules[{index}]")
         for index, tls in enumerate(spec.get("tls") or ()):
             for number, host in enumerate(tls.get("hosts") or ()):
-                errors += each(f"spec.tls[{index}].hosts[{number}]", host, host_problems(host))
+                errors += fields.each(
+                    f"spec.tls[{index}].hosts[{number}]", host, host_problems(host)
+                )
             if secret := tls.get("secretName"):
                 at = f"spec.tls[{index}].secretName"
-                errors += each(at, secret, names.subdomain_problems(secret))
+                errors += fields.each(at, secret, names.subdomain_problems(secret))
         if (name := spec.get("ingressClassName")) is not None:
-            errors += each("spec.ingressClassName", name, names.subdomain_problems(name))
+            errors += fields.each("spec.ingressClassName", name, names.subdomain_problems(name))
         return errors
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
@@ -200,7 +201,7 @@ def _ingress_rule_errors(rule: JsonObject, path: str) -> list[FieldError]:
         if parsed_address(host) is not None:
             why = "must be a DNS name, not an IP address"
             errors.append(fields.invalid_value(f"{path}.host", host, why))
-        errors += each(f"{path}.host", host, host_problems(host))
+        errors += fields.each(f"{path}.host", host, host_problems(host))
     if (http := rule.get("http")) is not None:
         paths = http.get("paths") or ()
         if not paths:
@@ -220,7 +221,7 @@ def _path_errors(item: JsonObject, path: str) -> list[FieldError]:
             errors.append(fields.invalid_value(at, text, "must be an absolute path"))
         whys = [f"must not contain '{part}'" for part in FORBIDDEN_IN_PATHS if part in text]
         whys += [f"cannot end with '{part}'" for part in FORBIDDEN_ENDS if text.endswith(part)]
-        errors += each(at, text, whys)
+        errors += fields.each(at, text, whys)
     elif kind == "ImplementationSpecific":
         if text and not text.startswith("/"):
             errors.append(fields.invalid_value(at, text, "must be an absolute path"))
@@ -242,15 +243,15 @@ def _backend_errors(backend: JsonObject, path: str) -> list[FieldError]:
     if not (name := service.get("name")):
         errors.append(fields.required(f"{path}.service.name"))
     else:
-        errors += each(f"{path}.service.name", name, names.label_problems(name))
+        errors += fields.each(f"{path}.service.name", name, names.label_problems(name))
     port = service.get("port") or {}
     port_name, number = port.get("name") or "", port.get("number") or 0
     if port_name and number:
         errors.append(fields.invalid_value(path, "", "cannot set both port name & port number"))
     elif port_name:
-        errors += each(f"{path}.service.port.name", port_name, port_name_problems(port_name))
+        errors += fields.each(f"{path}.service.port.name", port_name, port_name_problems(port_name))
     elif number:
-        errors += each(f"{path}.service.port.number", number, port_problems(number))
+        errors += fields.each(f"{path}.service.port.number", number, port_problems(number))
     else:
         errors.append(fields.required(path, "port name or number is required"))
     return errors
@@ -259,12 +260,12 @@ def _backend_errors(backend: JsonObject, path: str) -> list[FieldError]:
 def _reference_errors(reference: JsonObject, path: str, *, group: str) -> list[FieldError]:
     errors = []
     if (text := reference.get(group)) is not None:
-        errors += each(f"{path}.{group}", text, names.subdomain_problems(text))
+        errors += fields.each(f"{path}.{group}", text, names.subdomain_problems(text))
     for part in ("kind", "name"):
         if not (text := reference.get(part)):
             errors.append(fields.required(f"{path}.{part}"))
         else:
-            errors += each(f"{path}.{part}", text, any_name(text))
+            errors += fields.each(f"{path}.{part}", text, any_name(text))
     return errors
 
 
@@ -298,7 +299,9 @@ class IngressClassStrategy(Strategy):
             why = "`parameters.scope` is set to 'Namespace'"
             errors.append(fields.required(f"{path}.namespace", why))
         elif scope == "Namespace":
-            errors += each(f"{path}.namespace", namespace, names.label_problems(str(namespace)))
+            errors += fields.each(
+                f"{path}.namespace", namespace, names.label_problems(str(namespace))
+            )
         elif namespace is not None:
             why = "`parameters.scope` is set to 'Cluster'"
             errors.append(fields.forbidden(f"{path}.namespace", why))
@@ -389,7 +392,7 @@ def _slice_port_errors(ports: Sequence[JsonDict]) -> list[FieldError]:
     for index, port in enumerate(ports):
         at, name = f"ports[{index}]", port.get("name") or ""
         if name:
-            errors += each(f"{at}.name", name, names.label_problems(name))
+            errors += fields.each(f"{at}.name", name, names.label_problems(name))
         if name in seen:
             errors.append(fields.duplicate(f"{at}.name", name))
         seen.add(name)
@@ -397,7 +400,7 @@ def _slice_port_errors(ports: Sequence[JsonDict]) -> list[FieldError]:
             errors.append(fields.not_supported(f"{at}.protocol", protocol, PROTOCOLS))
         if (application := port.get("appProtocol")) is not None:
             problems = names.qualified_problems(application)
-            errors += each(f"{at}.appProtocol", application, problems)
+            errors += fields.each(f"{at}.appProtocol", application, problems)
     return errors
 
 
@@ -418,13 +421,13 @@ def _endpoint_errors(endpoint: JsonObject, kind: str, path: str) -> list[FieldEr
                 article = "an"
                 why = f"must be {article} {kind} address"
                 errors.append(fields.invalid_value(at, address, why))
-            errors += each(where, address, problems or endpoint_problems(address))
+            errors += fields.each(where, address, problems or endpoint_problems(address))
     if (node := endpoint.get("nodeName")) is not None:
-        errors += each(f"{path}.nodeName", node, names.subdomain_problems(node))
+        errors += fields.each(f"{path}.nodeName", node, names.subdomain_problems(node))
     topology = endpoint.get("deprecatedTopology") or {}
     errors += label_problems(topology, f"{path}.deprecatedTopology")
     if (host := endpoint.get("hostname")) is not None:
-        errors += each(f"{path}.hostname", host, names.label_problems(host))
+        errors += fields.each(f"{path}.hostname", host, names.label_problems(host))
     hints = endpoint.get("hints") or {}
     for part, problems_of in (
         ("forZones", names.label_value_problems),
@@ -440,7 +443,7 @@ def _endpoint_errors(endpoint: JsonObject, kind: str, path: str) -> list[FieldEr
             if name in seen:
                 errors.append(fields.duplicate(where, name))
             seen.add(name)
-            errors += each(where, name, problems_of(name))
+            errors += fields.each(where, name, problems_of(name))
     return errors
 
 
@@ -461,7 +464,7 @@ class ServiceCidrStrategy(Strategy):
         errors = []
         for index, text in enumerate(ranges):
             problems = network_problems(text, canonical=True)
-            errors += each(f"{path}[{index}]", text, problems)
+            errors += fields.each(f"{path}[{index}]", text, problems)
         found = [_network(text) for text in ranges]
         if len(found) == 2 and all(found) and found[0].version == found[1].version:
             why = (
@@ -501,14 +504,14 @@ class IpAddressStrategy(Strategy):
             return [fields.required(path)]
         errors = []
         if group := parent.get("group"):
-            errors += each(f"{path}.group", group, names.subdomain_problems(group))
+            errors += fields.each(f"{path}.group", group, names.subdomain_problems(group))
         for part in ("resource", "name"):
             if not (text := parent.get(part)):
                 errors.append(fields.required(f"{path}.{part}"))
             else:
-                errors += each(f"{path}.{part}", text, any_name(text))
+                errors += fields.each(f"{path}.{part}", text, any_name(text))
         if namespace := parent.get("namespace"):
-            errors += each(f"{path}.namespace", namespace, any_name(namespace))
+            errors += fields.each(f"{path}.namespace", namespace, any_name(namespace))
         return errors
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:

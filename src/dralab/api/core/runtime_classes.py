@@ -6,9 +6,8 @@ Source: k8s.io/kubernetes `pkg/apis/node/validation`.
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.core.addresses import each
 from dralab.api.core.limits import amount_errors, container_resource_errors
-from dralab.api.core.pod_rules.tolerations import toleration_problems
+from dralab.api.core.pod_rules.tolerations import TOLERATION
 from dralab.api.fields import FieldError
 from dralab.api.metadata import label_problems
 from dralab.api.strategy import Strategy
@@ -29,7 +28,7 @@ class RuntimeClassStrategy(Strategy):
         if not handler:
             errors = [fields.required("handler")]
         else:
-            errors = each("handler", handler, names.label_problems(handler))
+            errors = fields.each("handler", handler, names.label_problems(handler))
         for name, amount in ((value.get("overhead") or {}).get("podFixed") or {}).items():
             path = f"overhead.limits[{name}]"  # as upstream checks them: like a container's limits
             errors += container_resource_errors(name, path)
@@ -50,7 +49,7 @@ def _scheduling_errors(scheduling: JsonObject) -> list[FieldError]:
     tolerations = scheduling.get("tolerations") or ()
     for index, toleration in enumerate(tolerations):
         path = f"scheduling.tolerations[{index}]"
-        toleration_problems(toleration, path, errors, comparing=False)
+        errors += TOLERATION(toleration, path)
     for index, toleration in enumerate(tolerations):
         key = [toleration.get(part) for part in PARTS]
         if key in seen:

@@ -10,7 +10,6 @@ from dralab.api import fields
 from dralab.api.core.addresses import (
     address_problems,
     address_warnings,
-    each,
     endpoint_problems,
     network_problems,
     port_name_problems,
@@ -108,7 +107,7 @@ class ServiceStrategy(Strategy):
             errors += service_address_errors(spec)
         for index, address in enumerate(spec.get("externalIPs") or ()):
             problems = address_problems(address) or endpoint_problems(address)
-            errors += each(f"spec.externalIPs[{index}]", address, problems)
+            errors += fields.each(f"spec.externalIPs[{index}]", address, problems)
         if kind not in TYPES:
             errors.append(fields.not_supported("spec.type", kind, TYPES))
         errors += _number_errors(ports, kind)
@@ -250,7 +249,7 @@ def _external_name_errors(spec: JsonObject) -> list[FieldError]:
     name, path = (spec.get("externalName") or "").removesuffix("."), "spec.externalName"
     if not name:
         return [*errors, fields.required(path)]
-    return errors + each(path, name, names.subdomain_problems(name))
+    return errors + fields.each(path, name, names.subdomain_problems(name))
 
 
 def _port_errors(
@@ -264,18 +263,20 @@ def _port_errors(
     if not name and named:
         errors.append(fields.required(f"{path}.name"))
     elif name:
-        errors += each(f"{path}.name", name, names.label_problems(name))
+        errors += fields.each(f"{path}.name", name, names.label_problems(name))
         if name in seen:
             errors.append(fields.duplicate(f"{path}.name", name))
         seen.add(name)
-    errors += each(f"{path}.port", number, port_problems(number))
+    errors += fields.each(f"{path}.port", number, port_problems(number))
     if (protocol := port.get("protocol")) not in PROTOCOLS:
         errors.append(fields.not_supported(f"{path}.protocol", protocol, PROTOCOLS))
     target = port.get("targetPort", 0)
     problems = port_problems(target) if isinstance(target, int) else port_name_problems(target)
-    errors += each(f"{path}.targetPort", target, problems)
+    errors += fields.each(f"{path}.targetPort", target, problems)
     if (application := port.get("appProtocol")) is not None:
-        errors += each(f"{path}.appProtocol", application, names.qualified_problems(application))
+        errors += fields.each(
+            f"{path}.appProtocol", application, names.qualified_problems(application)
+        )
     return errors
 
 
@@ -327,7 +328,7 @@ def service_address_errors(spec: JsonObject) -> list[FieldError]:
             continue
         problems = address_problems(address)
         wrong = wrong or bool(problems)
-        errors += each(f"{path}[{index}]", address, problems)
+        errors += fields.each(f"{path}[{index}]", address, problems)
     if len(addresses) > 2:
         errors.append(fields.invalid_value(path, addresses, "may only hold up to 2 values"))
     if wrong:
@@ -385,12 +386,12 @@ def _load_balancer_errors(spec: JsonObject, kind: str) -> list[FieldError]:
     if ranges and not balances:
         errors.append(fields.forbidden(path, why))
     for index, text in enumerate(ranges):
-        errors += each(f"{path}[{index}]", text.strip(), network_problems(text.strip()))
+        errors += fields.each(f"{path}[{index}]", text.strip(), network_problems(text.strip()))
     if spec.get("allocateLoadBalancerNodePorts") is not None and not balances:
         errors.append(fields.forbidden("spec.allocateLoadBalancerNodePorts", why))
     if (name := spec.get("loadBalancerClass")) is not None:
         if balances:
-            errors += each("spec.loadBalancerClass", name, names.qualified_problems(name))
+            errors += fields.each("spec.loadBalancerClass", name, names.qualified_problems(name))
         else:
             errors.append(fields.forbidden("spec.loadBalancerClass", why))
     return errors
@@ -465,12 +466,12 @@ class EndpointsStrategy(Strategy):
 
 def _endpoint_errors(address: JsonObject, path: str) -> list[FieldError]:
     text = address.get("ip") or ""
-    errors = each(f"{path}.ip", text, address_problems(text))
+    errors = fields.each(f"{path}.ip", text, address_problems(text))
     if host := address.get("hostname"):
-        errors += each(f"{path}.hostname", host, names.label_problems(host))
+        errors += fields.each(f"{path}.hostname", host, names.label_problems(host))
     if (node := address.get("nodeName")) is not None:
-        errors += each(f"{path}.nodeName", node, names.subdomain_problems(node))
-    return errors + each(f"{path}.ip", text, endpoint_problems(text))
+        errors += fields.each(f"{path}.nodeName", node, names.subdomain_problems(node))
+    return errors + fields.each(f"{path}.ip", text, endpoint_problems(text))
 
 
 def _endpoint_port_errors(
@@ -480,12 +481,16 @@ def _endpoint_port_errors(
 ) -> list[FieldError]:
     name, errors = port.get("name") or "", []
     if name:
-        errors += each(f"{path}.name", name, names.label_problems(name))
+        errors += fields.each(f"{path}.name", name, names.label_problems(name))
     elif named:
         errors.append(fields.required(f"{path}.name"))
-    errors += each(f"{path}.port", port.get("port") or 0, port_problems(port.get("port") or 0))
+    errors += fields.each(
+        f"{path}.port", port.get("port") or 0, port_problems(port.get("port") or 0)
+    )
     if (protocol := port.get("protocol")) not in PROTOCOLS:
         errors.append(fields.not_supported(f"{path}.protocol", protocol, PROTOCOLS))
     if (application := port.get("appProtocol")) is not None:
-        errors += each(f"{path}.appProtocol", application, names.qualified_problems(application))
+        errors += fields.each(
+            f"{path}.appProtocol", application, names.qualified_problems(application)
+        )
     return errors

@@ -6,7 +6,6 @@ Source: k8s.io/kubernetes `pkg/apis/apps/validation`.
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.core.addresses import each
 from dralab.api.core.statuses import COLLISIONS, replica_errors
 from dralab.api.core.volumes import claim_spec_errors
 from dralab.api.core.workloads import TemplateStrategy
@@ -117,7 +116,7 @@ class StatefulSetStrategy(TemplateStrategy):
             errors.append(fields.invalid_value("spec.ordinals.start", start, why))
         service = spec.get("serviceName") or ""
         if new and service:
-            errors += each("spec.serviceName", service, names.label_problems(service))
+            errors += fields.each("spec.serviceName", service, names.label_problems(service))
         return errors
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:

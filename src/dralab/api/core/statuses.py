@@ -9,7 +9,7 @@ from typing import Final
 
 from dralab.api import fields
 from dralab.api.conditions import condition_errors
-from dralab.api.core.addresses import address_problems, each, parsed_address
+from dralab.api.core.addresses import address_problems, parsed_address
 from dralab.api.fields import FieldError
 from dralab.values import names
 from dralab.values.json_types import JsonDict, JsonObject
@@ -77,11 +77,11 @@ def balancer_errors(new: JsonDict, old: JsonDict, *, modes: bool) -> list[FieldE
     for index, ingress in enumerate(_ingresses(new)):
         at, address = f"status.loadBalancer.ingress[{index}]", ingress.get("ip")
         if address and address not in known:
-            errors += each(f"{at}.ip", address, address_problems(address))
+            errors += fields.each(f"{at}.ip", address, address_problems(address))
         if modes:
             errors += _mode_errors(ingress.get("ipMode"), bool(address), f"{at}.ipMode")
         if host := ingress.get("hostname"):
-            errors += each(f"{at}.hostname", host, names.subdomain_problems(host))
+            errors += fields.each(f"{at}.hostname", host, names.subdomain_problems(host))
             if parsed_address(host) is not None:
                 why = "must be a DNS name, not an IP address"
                 errors.append(fields.invalid_value(f"{at}.hostname", host, why))
@@ -143,7 +143,7 @@ def claim_status_errors(new: JsonObject) -> list[FieldError]:
 
 
 def _resource_key_errors(name: str, path: str) -> list[FieldError]:
-    errors = each(path, name, names.qualified_problems(name))
+    errors = fields.each(path, name, names.qualified_problems(name))
     if not errors and "/" not in name and name != "storage":
         errors = [fields.not_supported(path, name, ["storage"])]
     return errors

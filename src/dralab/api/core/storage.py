@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.core.addresses import csi_driver_errors, each
+from dralab.api.core.addresses import csi_driver_errors
 from dralab.api.core.volumes import volume_spec_errors
 from dralab.api.fields import FieldError
 from dralab.api.internal_forms import internal_form
@@ -79,7 +79,7 @@ class StorageClassStrategy(Strategy):
 def _provisioner_errors(name: str, path: str) -> list[FieldError]:
     if not name:
         return [fields.required(path)]
-    return each(path, name.lower(), names.qualified_problems(name.lower()))
+    return fields.each(path, name.lower(), names.qualified_problems(name.lower()))
 
 
 def _parameter_errors(parameters: Mapping[str, str]) -> list[FieldError]:
@@ -104,7 +104,7 @@ def _topology_errors(term: JsonObject, path: str) -> list[FieldError]:
             fields.duplicate(f"{at}.values[{number}]", values[number])
             for number in sorted(fields.repeated(values))
         ]
-        errors += each(f"{at}.key", key, names.qualified_problems(key))
+        errors += fields.each(f"{at}.key", key, names.qualified_problems(key))
         if key in keys:
             errors.append(fields.duplicate(f"{at}.key", key))
         keys.add(key)
@@ -167,10 +167,10 @@ class AttachmentStrategy(Strategy):
         elif inline is not None:
             errors += volume_spec_errors(inline, f"{path}.inlineVolumeSpec", inline=True)
         node = spec.get("nodeName") or ""
-        errors += each("spec.nodeName", node, names.subdomain_problems(node))
+        errors += fields.each("spec.nodeName", node, names.subdomain_problems(node))
         if volume is not None:
             problems = names.subdomain_problems(volume)
-            errors += each(f"{path}.persistentVolumeName", volume, problems)
+            errors += fields.each(f"{path}.persistentVolumeName", volume, problems)
         return errors
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
@@ -222,7 +222,7 @@ class CsiNodeStrategy(Strategy):
                     errors.append(fields.required(path, key))
                 if number in again:
                     errors.append(fields.duplicate(path, key))
-                errors += each(path, key, names.qualified_problems(key))
+                errors += fields.each(path, key, names.qualified_problems(key))
         return errors
 
 
@@ -327,7 +327,7 @@ class StorageCapacityStrategy(Strategy):
         """Return what is wrong with the capacity."""
         errors = label_selector_problems(value.get("nodeTopology") or {}, "nodeTopology")
         name = value.get("storageClassName") or ""
-        errors += each("storageClassName", name, names.subdomain_problems(name))
+        errors += fields.each("storageClassName", name, names.subdomain_problems(name))
         amount = value.get("capacity")
         if amount is not None and quantity.parse(amount) < 0:
             why = "must be greater than or equal to 0"

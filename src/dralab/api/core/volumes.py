@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.core.addresses import each
 from dralab.api.core.statuses import claim_status_errors
 from dralab.api.core.volume_sources import KEPT_SOURCES
 from dralab.api.fields import FieldError
@@ -190,7 +189,7 @@ def claim_spec_errors(spec: JsonObject, path: str) -> list[FieldError]:
         if part == "volumeAttributesClassName":
             errors += _source_errors(spec, path)
         if name := spec.get(part):
-            errors += each(f"{path}.{part}", name, names.subdomain_problems(name))
+            errors += fields.each(f"{path}.{part}", name, names.subdomain_problems(name))
         mode = spec.get("volumeMode")
         if part == "storageClassName" and mode not in VOLUME_MODES and mode is not None:
             errors.append(fields.not_supported(f"{path}.volumeMode", mode, VOLUME_MODES))
@@ -325,7 +324,7 @@ def volume_spec_errors(spec: JsonObject, path: str, *, inline: bool = False) -> 
             why = "may not be specified in the context of inline volumes"
             errors.append(fields.forbidden(at, why))
         else:
-            errors += each(at, name, names.subdomain_problems(name))
+            errors += fields.each(at, name, names.subdomain_problems(name))
     errors += _choice_errors(spec, path, "volumeMode", "Filesystem" if inline else "", VOLUME_MODES)
     return errors + ([] if inline else _attributes_errors(spec))
 
@@ -351,7 +350,7 @@ def _attributes_errors(spec: JsonObject) -> list[FieldError]:
     name, path = spec.get("volumeAttributesClassName"), "spec.volumeAttributesClassName"
     if name is None:
         return []
-    errors = each(path, name, names.subdomain_problems(name))
+    errors = fields.each(path, name, names.subdomain_problems(name))
     if not name:
         errors = [fields.required(path, "an empty string is disallowed")]
     if spec.get("csi") is None:

@@ -5,74 +5,28 @@ from collections.abc import Sequence
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.core.pod_rules.parts import label, option, qualified
 from dralab.api.fields import FieldError
 from dralab.api.label_selectors import label_selector_problems
 from dralab.api.node_selectors import node_selector_errors, term_errors
+from dralab.api.rules import (
+    Ruleset,
+    at_least,
+    between,
+    field,
+    items,
+    label,
+    needs,
+    one_of,
+    qualified,
+)
 from dralab.values.json_types import JsonObject
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
-ACTIONS: Final = ("DoNotSchedule", "ScheduleAnyway")
-INCLUSION: Final = ("Honor", "Ignore")
 NO_SELECTOR: Final = "must not be specified when labelSelector is not set"
 
 
-def affinity(wanted: JsonObject, path: str) -> list[FieldError]:
-    """Return what is wrong with the affinity of a pod."""
-    errors: list[FieldError] = []
-    if (to_nodes := wanted.get("nodeAffinity")) is not None:
-        errors += _to_nodes(to_nodes, f"{path}.nodeAffinity")
-    for part in ("podAffinity", "podAntiAffinity"):
-        if (to_pods := wanted.get(part)) is not None:
-            errors += _to_pods(to_pods, f"{path}.{part}")
-    return errors
-
-
-def _to_nodes(wanted: JsonObject, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    if (required := wanted.get(REQUIRED)) is not None:
-        errors += node_selector_errors(required, f"{path}.{REQUIRED}")
-    for index, term in enumerate(wanted.get(PREFERRED) or ()):
-        at = f"{path}.{PREFERRED}[{index}]"
-        errors += _weight(term, at)
-        # A value that no label can have only wins no points.
-        errors += term_errors(term.get("preference") or {}, f"{at}.preference", any_value=True)
-    return errors
-
-
-def _weight(term: JsonObject, path: str) -> list[FieldError]:
-    weight = term.get("weight") or 0
-    if 0 < weight <= 100:
-        return []
-    return [fields.invalid_value(f"{path}.weight", weight, "must be in the range 1-100")]
-
-
-def _to_pods(wanted: JsonObject, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    for index, term in enumerate(wanted.get(REQUIRED) or ()):
-        errors += _pod_term(term, f"{path}.{REQUIRED}[{index}]")
-    for index, weighted in enumerate(wanted.get(PREFERRED) or ()):
-        at = f"{path}.{PREFERRED}[{index}]"
-        errors += _weight(weighted, at)
-        errors += _pod_term(weighted.get("podAffinityTerm") or {}, f"{at}.podAffinityTerm")
-    return errors
-
-
-def _pod_term(term: JsonObject, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    for part in ("labelSelector", "namespaceSelector"):
-        errors += label_selector_problems(term.get(part) or {}, f"{path}.{part}")
-    for name in term.get("namespaces") or ():
-        errors += label(name, f"{path}.namespace")
-    errors += _label_keys(term, path)
-    topology = term.get("topologyKey") or ""
-    if not topology:
-        errors.append(fields.required(f"{path}.topologyKey", "can not be empty"))
-    return errors + qualified(topology, f"{path}.topologyKey")
-
-
-def _label_keys(holder: JsonObject, path: str) -> list[FieldError]:
+def label_keys(holder: JsonObject, path: str) -> list[FieldError]:
     """Return what is wrong with labels whose values the server takes from the pod itself."""
     selector, errors = holder.get("labelSelector"), []
     same, other = holder.get("matchLabelKeys") or (), holder.get("mismatchLabelKeys") or ()
@@ -109,41 +63,71 @@ def _asked_twice(selector: JsonObject, keys: Sequence[str], path: str) -> list[F
     return errors
 
 
-def spread(constraints: Sequence[JsonObject], path: str) -> list[FieldError]:
-    """Return what is wrong with how pods spread over a topology."""
-    errors: list[FieldError] = []
-    left = Counter(map(_pair, constraints))
-    for index, constraint in enumerate(constraints):
-        at, skew = f"{path}[{index}]", constraint.get("maxSkew") or 0
-        topology = constraint.get("topologyKey") or ""
-        action = constraint.get("whenUnsatisfiable") or ""
-        if skew <= 0:
-            errors.append(fields.invalid_value(f"{at}.maxSkew", skew, "must be greater than zero"))
-        if not topology:
-            errors.append(fields.required(f"{at}.topologyKey", "can not be empty"))
-        if action not in ACTIONS:
-            errors.append(fields.not_supported(f"{at}.whenUnsatisfiable", action, ACTIONS))
-        pair = f"{{{topology}, {action}}}"
-        left[pair] -= 1
-        if left[pair]:  # the same comes again later
-            errors.append(fields.duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", pair))
-        errors += _domains(constraint, action, at)
-        for part in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
-            errors += option(constraint, part, INCLUSION, at)
-        errors += _label_keys(constraint, at)
-        errors += label_selector_problems(
-            constraint.get("labelSelector") or {}, f"{at}.labelSelector"
-        )
-    return errors
+def preference(term: JsonObject, path: str) -> list[FieldError]:
+    """A term is good, but for values that no label can have: these only win no points."""
+    return term_errors(term, path, any_value=True)
 
 
-def _pair(constraint: JsonObject) -> str:
-    topology = constraint.get("topologyKey") or ""
-    return f"{{{topology}, {constraint.get('whenUnsatisfiable') or ''}}}"
+def namespace_of_term(name: str, path: str) -> list[FieldError]:
+    """A namespace has a good name; upstream leaves its place out."""
+    return label(name, f"{path.rpartition('.')[0]}.namespace")
 
 
-def _domains(constraint: JsonObject, action: str, path: str) -> list[FieldError]:
+WEIGHT: Final = field("weight", between(1, 100, "must be in the range 1-100"), absent=0)
+TOPOLOGY: Final = (
+    needs("topologyKey", why="can not be empty"),
+    field("topologyKey", qualified, absent=""),
+)
+POD_TERM: Final = Ruleset(
+    "core.validatePodAffinityTerm",
+    field("labelSelector", label_selector_problems),
+    field("namespaceSelector", label_selector_problems),
+    items("namespaces", namespace_of_term),
+    label_keys,
+    *TOPOLOGY,
+)
+TO_NODES: Final = Ruleset(
+    "core.validateNodeAffinity",
+    field(REQUIRED, node_selector_errors),
+    items(
+        PREFERRED,
+        Ruleset(
+            "core.ValidatePreferredSchedulingTerms",
+            WEIGHT,
+            field("preference", preference, absent={}),
+        ),
+    ),
+)
+TO_PODS: Final = Ruleset(
+    "core.validatePodAffinity",
+    items(REQUIRED, POD_TERM),
+    items(
+        PREFERRED,
+        Ruleset(
+            "core.validateWeightedPodAffinityTerms",
+            WEIGHT,
+            field("podAffinityTerm", POD_TERM, absent={}),
+        ),
+    ),
+)
+AFFINITY: Final = Ruleset(
+    "core.validateAffinity",
+    field("nodeAffinity", TO_NODES),
+    field("podAffinity", TO_PODS),
+    field("podAntiAffinity", TO_PODS),
+)
+BEFORE: Final = Ruleset(
+    "core.validateTopologySpreadConstraints",
+    field("maxSkew", at_least(1, "must be greater than zero"), absent=0),
+    needs("topologyKey", why="can not be empty"),
+    field("whenUnsatisfiable", one_of("DoNotSchedule", "ScheduleAnyway"), absent=""),
+)
+
+
+def domains(constraint: JsonObject, path: str) -> list[FieldError]:
+    """A number of domains is wanted, and of no use where pods are scheduled anyway."""
     least, at, errors = constraint.get("minDomains"), f"{path}.minDomains", []
+    action = constraint.get("whenUnsatisfiable") or ""
     if least is None:
         return []
     if least <= 0:
@@ -152,3 +136,32 @@ def _domains(constraint: JsonObject, action: str, path: str) -> list[FieldError]
         why = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
         errors.append(fields.invalid_value(at, least, why))
     return errors
+
+
+AFTER: Final = Ruleset(
+    "core.validateTopologySpreadConstraints",
+    domains,
+    field("nodeAffinityPolicy", one_of("Honor", "Ignore")),
+    field("nodeTaintsPolicy", one_of("Honor", "Ignore")),
+    label_keys,
+    field("labelSelector", label_selector_problems),
+)
+
+
+def spread(constraints: Sequence[JsonObject], path: str) -> list[FieldError]:
+    """Return what is wrong with how pods spread over topologies, each named once."""
+    errors: list[FieldError] = []
+    left = Counter(map(_pair, constraints))
+    for index, constraint in enumerate(constraints):
+        at, pair = f"{path}[{index}]", _pair(constraint)
+        errors += BEFORE(constraint, at)
+        left[pair] -= 1
+        if left[pair]:  # the same comes again later
+            errors.append(fields.duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", pair))
+        errors += AFTER(constraint, at)
+    return errors
+
+
+def _pair(constraint: JsonObject) -> str:
+    topology = constraint.get("topologyKey") or ""
+    return f"{{{topology}, {constraint.get('whenUnsatisfiable') or ''}}}"

@@ -5,8 +5,8 @@ from typing import Final
 
 from dralab.api import fields
 from dralab.api.core.pod_rules.facts import MIRROR
-from dralab.api.core.pod_rules.parts import label, subdomain
 from dralab.api.fields import FieldError
+from dralab.api.rules import label, subdomain
 from dralab.values.json_types import JsonObject
 
 NAMES: Final = ("resourceClaimName", "resourceClaimTemplateName")

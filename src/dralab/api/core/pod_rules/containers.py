@@ -1,27 +1,21 @@
 """The containers of a pod: those that run, those that come first, those for debugging."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
 from dralab.api import fields
 from dralab.api.core.pod_rules import network, security
-from dralab.api.core.pod_rules.environment import environment
-from dralab.api.core.pod_rules.handlers import PROBES, probes_and_hooks
+from dralab.api.core.pod_rules.environment import VARIABLE, whole_sources
+from dralab.api.core.pod_rules.facts import Surroundings
+from dralab.api.core.pod_rules.handlers import PROBES, PROBES_AND_HOOKS
 from dralab.api.core.pod_rules.mounts import mounts
-from dralab.api.core.pod_rules.parts import choice, label
-from dralab.api.core.pod_rules.resources import requirements, resize_policy
+from dralab.api.core.pod_rules.resources import container_resources, resize_policy
 from dralab.api.fields import FieldError
+from dralab.api.rules import Ruleset, field, filled, items, label, needs, one_of, present, where
 from dralab.values.json_types import JsonObject
 
-MESSAGES: Final = ("File", "FallbackToLogsOnError")
-PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
-RESTARTS: Final = ("Always", "Never", "OnFailure")
-ACTIONS: Final = ("Restart", "RestartAllContainers")
-OPERATORS: Final = ("In", "NotIn")
 MOST_RULES: Final = 20
 MOST_CODES: Final = 255
-RULES_NEED: Final = "must specify restartPolicy when restart rules are used"
 # What a container for debugging may not say, in the order of the server's structure.
 NOT_FOR_DEBUGGING: Final = (
     "ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules", "livenessProbe",
@@ -29,18 +23,23 @@ NOT_FOR_DEBUGGING: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What of a pod the rules about its containers look at."""
+CONTAINER: Final = Ruleset(
+    "core.validateContainerCommon",
+    needs("name", label),
+    needs("image"),
+    needs("terminationMessagePolicy", one_of("File", "FallbackToLogsOnError", ordered=True)),
+    filled("ports", network.ports),
+    items("env", VARIABLE),
+    filled("envFrom", whole_sources),
+    mounts,
+    needs("imagePullPolicy", one_of("Always", "IfNotPresent", "Never", ordered=True)),
+    filled("resources", container_resources),
+    filled("resizePolicy", resize_policy),
+    filled("securityContext", security.OF_CONTAINER),
+)
 
-    volumes: Mapping[str, JsonObject]
-    claims: Collection[str]
-    restart: str
-    grace: int | None
-    host_users: bool
 
-
-def containers(spec: JsonObject, around: Surroundings, path: str) -> list[FieldError]:
+def containers(spec: JsonObject, path: str, around: Surroundings) -> list[FieldError]:
     """Return what is wrong with the containers of a pod."""
     main: Sequence[JsonObject] = spec.get("containers") or ()
     errors = _main(main, around, f"{path}.containers")
@@ -59,12 +58,11 @@ def _main(main: Sequence[JsonObject], around: Surroundings, path: str) -> list[F
     seen: set[str] = set()
     for index, container in enumerate(main):
         at, name = f"{path}[{index}]", container.get("name") or ""
-        errors += _common(container, around, at)
+        errors += CONTAINER(container, at, around)
         if name in seen:
             errors.append(fields.duplicate(f"{at}.name", name))
         seen.add(name)
-        errors += probes_and_hooks(container, around.grace, at)
-        errors += _restart(container, at)
+        errors += REGULAR(container, at, around)
         if len(errors) > fields.MAX_ERRORS:
             return errors
     return errors + network.host_port_conflicts(main, path)
@@ -78,14 +76,14 @@ def _first(
     for index, container in enumerate(first):
         at, name = f"{path}[{index}]", container.get("name") or ""
         sidecar = container.get("restartPolicy") == "Always"
-        errors += _common(container, around, at)
-        errors += _restart(container, at)
+        errors += CONTAINER(container, at, around)
+        errors += RESTART(container, at)
         if name in seen:
             errors.append(fields.duplicate(f"{at}.name", name))
         seen |= {name} - {""}
         errors += network.host_port_conflicts([container], path)
         if sidecar:
-            errors += probes_and_hooks(container, around.grace, at)
+            errors += PROBES_AND_HOOKS(container, at, around)
             continue
         why = "may not be set for init containers without restartPolicy=Always"
         errors += [
@@ -115,7 +113,7 @@ def _debugging(
     why = "cannot be set for an Ephemeral Container"
     for index, container in enumerate(debugging):
         at, name = f"{path}[{index}]", container.get("name") or ""
-        errors += _common(container, around, at)
+        errors += CONTAINER(container, at, around)
         errors += image_problems(container, at)
         if name in seen:
             errors.append(fields.duplicate(f"{at}.name", name))
@@ -146,50 +144,39 @@ def image_problems(container: JsonObject, path: str) -> list[FieldError]:
     return [fields.invalid_value(f"{path}.image", image, why)]
 
 
-def _common(container: JsonObject, around: Surroundings, path: str) -> list[FieldError]:
-    name = container.get("name") or ""
-    errors = label(name, f"{path}.name") if name else [fields.required(f"{path}.name")]
-    if not container.get("image"):
-        errors.append(fields.required(f"{path}.image"))
-    errors += choice(container, "terminationMessagePolicy", MESSAGES, path)
-    if container.get("ports"):
-        errors += network.ports(container, path)
-    if container.get("env") or container.get("envFrom"):
-        errors += environment(container, path)
-    errors += mounts(container, around.volumes, path)
-    errors += choice(container, "imagePullPolicy", PULL_POLICIES, path)
-    if resources := container.get("resources"):
-        errors += requirements(resources, f"{path}.resources", around.claims)
-    if container.get("resizePolicy"):
-        errors += resize_policy(container, around.restart, f"{path}.resizePolicy")
-    if context := container.get("securityContext"):
-        at = f"{path}.securityContext"
-        errors += security.of_container(context, at, host_users=around.host_users)
-    return errors
-
-
-def _restart(container: JsonObject, path: str) -> list[FieldError]:
-    """Return what is wrong with when a container of its own is restarted."""
-    policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or ()
-    if policy is None and not rules:
-        return []
-    errors: list[FieldError] = []
-    if policy is None:
-        errors.append(fields.required(f"{path}.restartPolicy", RULES_NEED))
-    elif policy not in RESTARTS:
-        errors.append(fields.not_supported(f"{path}.restartPolicy", policy, RESTARTS))
+def restart_of_rules(container: JsonObject, path: str) -> list[FieldError]:
+    """Ruleset about restarts come with a policy, and are not too many."""
+    rules, errors = container.get("restartPolicyRules") or (), []
+    if rules and container.get("restartPolicy") is None:
+        why = "must specify restartPolicy when restart rules are used"
+        errors.append(fields.required(f"{path}.restartPolicy", why))
     if len(rules) > MOST_RULES:
         errors.append(fields.too_many(f"{path}.restartPolicyRules", len(rules), MOST_RULES))
-    for index, rule in enumerate(rules):
-        at, action = f"{path}.restartPolicyRules[{index}]", rule.get("action") or ""
-        if action not in ACTIONS:
-            errors.append(fields.not_supported(f"{at}.action", action, ACTIONS))
-        codes = rule.get("exitCodes")
-        if codes is None:
-            errors.append(fields.required(f"{at}.exitCodes", "must be specified"))
-            continue
-        if (operator := codes.get("operator") or "") not in OPERATORS:
-            errors.append(fields.not_supported(f"{at}.exitCodes.operator", operator, OPERATORS))
-        if (count := len(codes.get("values") or ())) > MOST_CODES:
-            errors.append(fields.too_many(f"{at}.exitCodes.values", count, MOST_CODES))
     return errors
+
+
+def not_too_many_codes(codes: JsonObject, path: str) -> list[FieldError]:
+    """A rule has no more codes than there are."""
+    count = len(codes.get("values") or ())
+    return [fields.too_many(f"{path}.values", count, MOST_CODES)] if count > MOST_CODES else []
+
+
+CODES: Final = Ruleset(
+    "core.validateContainerRestartRuleOnExitCodes",
+    field("operator", one_of("In", "NotIn"), absent=""),
+    not_too_many_codes,
+)
+RESTART: Final = Ruleset(
+    "core.validateContainerRestartPolicy",
+    field("restartPolicy", one_of("Always", "Never", "OnFailure")),
+    where("restartPolicyRules", restart_of_rules),
+    items(
+        "restartPolicyRules",
+        Ruleset(
+            "core.validateContainerRestartRules",
+            field("action", one_of("Restart", "RestartAllContainers"), absent=""),
+            present("exitCodes", CODES, why="must be specified"),
+        ),
+    ),
+)
+REGULAR: Final = Ruleset("core.validateContainers", *PROBES_AND_HOOKS.rules, *RESTART.rules)

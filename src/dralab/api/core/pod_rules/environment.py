@@ -1,13 +1,22 @@
 """The environment of a container: variables, and what they are taken from."""
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.core.addresses import each
-from dralab.api.core.pod_rules.parts import label, qualified, subdomain
-from dralab.api.core.volume_sources import missing, step_back_errors
+from dralab.api.core.volume_sources import step_back_errors
 from dralab.api.fields import FieldError
+from dralab.api.rules import (
+    Check,
+    Ruleset,
+    field,
+    filled,
+    label,
+    needs,
+    qualified,
+    subdomain,
+    text,
+)
 from dralab.values import names, quantity
 from dralab.values.json_types import JsonObject
 
@@ -44,23 +53,12 @@ NO_SOURCE: Final = (
 )
 
 
-def environment(container: JsonObject, path: str) -> list[FieldError]:
-    """Return what is wrong with the variables of a container."""
-    errors: list[FieldError] = []
-    for index, variable in enumerate(container.get("env") or ()):
-        at, name = f"{path}.env[{index}]", variable.get("name") or ""
-        if not name:
-            errors.append(fields.required(f"{at}.name"))
-        else:
-            errors += each(f"{at}.name", name, names.variable_problems(name))
-        if (source := variable.get("valueFrom")) is not None:
-            errors += _source(source, variable.get("value") or "", f"{at}.valueFrom")
-    for index, whole in enumerate(container.get("envFrom") or ()):
-        errors += _whole(whole, f"{path}.envFrom", index)
-    return errors
-
-
-def _source(source: JsonObject, value: str, path: str) -> list[FieldError]:
+def source_of_value(variable: JsonObject, path: str) -> list[FieldError]:
+    """A variable has a value, or one source of it."""
+    source = variable.get("valueFrom")
+    if source is None:
+        return []
+    value, path = variable.get("value"), f"{path}.valueFrom"
     errors: list[FieldError] = []
     given = [(part, check) for part, check in SOURCES.items() if source.get(part) is not None]
     for part, check in given:
@@ -75,46 +73,60 @@ def _source(source: JsonObject, value: str, path: str) -> list[FieldError]:
     return errors
 
 
-def _whole(source: JsonObject, path: str, index: int) -> list[FieldError]:
-    """Return what is wrong with a config map or secret of which each key is a variable."""
-    at, errors, given = f"{path}[{index}]", [], 0
-    if prefix := source.get("prefix"):
-        errors += each(f"{at}.prefix", prefix, names.variable_problems(prefix))
-    for part in ("configMapRef", "secretRef"):
-        if (reference := source.get(part)) is None:
-            continue
-        given += 1
-        name = reference.get("name") or ""
-        if not name:
-            errors.append(fields.required(f"{at}.{part}.name"))
-        else:
-            # Either may be the beginning of a name: a last hyphen counts for nothing.
-            problems = names.subdomain_problems(name[:-1] + "a" if name.endswith("-") else name)
-            errors += each(f"{at}.{part}.name", name, problems)
-    if not given:
-        why = "must specify one of: `configMapRef` or `secretRef`"
-        errors.append(fields.invalid_value(path, "", why))
-    elif given > 1:
-        errors.append(fields.invalid_value(path, "", ONE_SOURCE))
+VARIABLE: Final = Ruleset(
+    "core.ValidateEnv", needs("name", text(names.variable_problems)), source_of_value
+)
+
+
+def prefix_of_subdomain(name: str, path: str) -> list[FieldError]:
+    """A text may be the beginning of a name: a last hyphen counts for nothing."""
+    whole = name[:-1] + "a" if name.endswith("-") else name
+    return fields.each(path, name, names.subdomain_problems(whole))
+
+
+REFERENCE: Final = Ruleset("core.validateConfigMapEnvSource", needs("name", prefix_of_subdomain))
+WHOLE: Final = Ruleset(
+    "core.ValidateEnvFrom",
+    filled("prefix", text(names.variable_problems)),
+    field("configMapRef", REFERENCE),
+    field("secretRef", REFERENCE),
+)
+
+
+def whole_sources(sources: Sequence[JsonObject], path: str) -> list[FieldError]:
+    """All keys of one config map or secret each are variables."""
+    errors = []
+    for index, source in enumerate(sources):
+        errors += WHOLE(source, f"{path}[{index}]")
+        given = [source.get(part) is not None for part in ("configMapRef", "secretRef")]
+        if not any(given):
+            why = "must specify one of: `configMapRef` or `secretRef`"
+            errors.append(fields.invalid_value(path, "", why))
+        elif all(given):
+            errors.append(fields.invalid_value(path, "", ONE_SOURCE))
     return errors
+
+
+NAMED_FIELD: Final = Ruleset(
+    "core.validateObjectFieldSelector", needs("apiVersion"), needs("fieldPath")
+)
 
 
 def field_reference(
     reference: JsonObject, path: str, known: tuple[str, ...] = IN_VARIABLES
 ) -> list[FieldError]:
     """Return what is wrong with a field of the pod that is shown to it."""
-    version, field = reference.get("apiVersion") or "", reference.get("fieldPath") or ""
-    for part, text in (("apiVersion", version), ("fieldPath", field)):
-        if not text:
-            return [fields.required(f"{path}.{part}")]
-    at, (name, bracket, key) = f"{path}.fieldPath", field.removesuffix("']").partition("['")
-    keyed = bool(bracket and name and field.endswith("']"))
-    if why := _unreadable(version, field, name if keyed else field, keyed=keyed):
-        return [fields.invalid_value(at, field, f"error converting fieldPath: {why}")]
+    if errors := NAMED_FIELD(reference, path)[:1]:
+        return errors
+    version, shown = reference["apiVersion"], reference["fieldPath"]
+    at, (name, bracket, key) = f"{path}.fieldPath", shown.removesuffix("']").partition("['")
+    keyed = bool(bracket and name and shown.endswith("']"))
+    if why := _unreadable(version, shown, name if keyed else shown, keyed=keyed):
+        return [fields.invalid_value(at, shown, f"error converting fieldPath: {why}")]
     if keyed:
         return qualified(key.lower() if name == "metadata.annotations" else key, path)
-    field = "spec.nodeName" if field == "spec.host" else field
-    return [] if field in known else [fields.not_supported(at, field, known)]
+    shown = "spec.nodeName" if shown == "spec.host" else shown
+    return [] if shown in known else [fields.not_supported(at, shown, known)]
 
 
 def _unreadable(version: str, field: str, name: str, *, keyed: bool) -> str:
@@ -146,31 +158,20 @@ def resource_reference(
     return errors
 
 
-def _key(reference: JsonObject, path: str) -> list[FieldError]:
-    errors = subdomain(reference.get("name") or "", f"{path}.name")
-    key = reference.get("key") or ""
-    if not key:
-        return [*errors, fields.required(f"{path}.key")]
-    return errors + each(f"{path}.key", key, names.config_key_problems(key))
-
-
-def _in_file(reference: JsonObject, path: str) -> list[FieldError]:
-    errors = []
-    checks: tuple[tuple[str, Callable[[str, str], list[FieldError]]], ...] = (
-        ("key", lambda text, at: each(at, text, names.variable_problems(text))),
-        ("volumeName", label),
-        ("path", step_back_errors),
-    )
-    for part, check in checks:
-        text = reference.get(part)
-        errors += check(text, f"{path}.{part}") if text else missing(reference, path, part)
-    return errors
-
-
-SOURCES: Final[dict[str, Callable[[JsonObject, str], list[FieldError]]]] = {
+KEY: Final = Ruleset(
+    "core.validateConfigMapKeySelector",
+    field("name", subdomain, absent=""),
+    needs("key", text(names.config_key_problems)),
+)
+SOURCES: Final[Mapping[str, Check]] = {
     "fieldRef": field_reference,
     "resourceFieldRef": resource_reference,
-    "configMapKeyRef": _key,
-    "secretKeyRef": _key,
-    "fileKeyRef": _in_file,
+    "configMapKeyRef": KEY,
+    "secretKeyRef": KEY,
+    "fileKeyRef": Ruleset(
+        "core.validateFileKeySelector",
+        needs("key", text(names.variable_problems)),
+        needs("volumeName", label),
+        needs("path", step_back_errors),
+    ),
 }

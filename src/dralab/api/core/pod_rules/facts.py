@@ -5,7 +5,7 @@ reads another annotation, or a label, first has to make it a fact here.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -75,3 +75,19 @@ class PodFacts:
             return None
         names = set(BY_CHANCE.findall(text))
         return BY_CHANCE.sub(b"*", text) + b"%d" % len(names) if names else text
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What rules about parts of a pod look at in the rest of it; a template has no `pod`.
+
+    `comparing` allows Lt and Gt in tolerations.
+    """
+
+    volumes: Mapping[str, JsonObject]
+    claims: Collection[str]
+    restart: str
+    grace: int | None
+    host_users: bool
+    comparing: bool
+    pod: PodFacts | None

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from dralab.api import fields
+from dralab.api.core.pod_rules.facts import Surroundings
 from dralab.api.core.volume_sources import descending_errors, step_back_errors
 from dralab.api.fields import FieldError
 from dralab.values.json_types import JsonObject
@@ -15,15 +16,15 @@ BLOCKS: Final = (
 )
 
 
-def mounts(container: JsonObject, volumes: Mapping[str, JsonObject], path: str) -> list[FieldError]:
+def mounts(container: JsonObject, path: str, around: Surroundings) -> list[FieldError]:
     """Return what is wrong with the volumes of a container."""
     folders, devices = container.get("volumeMounts") or (), container.get("volumeDevices") or ()
     if not folders and not devices:
         return []
     paths = {each.get("name") or "": each.get("devicePath") or "" for each in devices}
-    errors = _folders(container, volumes, paths, f"{path}.volumeMounts")
+    errors = _folders(container, around.volumes, paths, f"{path}.volumeMounts")
     paths = {each.get("name") or "": each.get("mountPath") or "" for each in folders}
-    return errors + _devices(devices, volumes, paths, f"{path}.volumeDevices")
+    return errors + _devices(devices, around.volumes, paths, f"{path}.volumeDevices")
 
 
 def _folders(

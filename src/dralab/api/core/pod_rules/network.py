@@ -4,43 +4,51 @@ from collections.abc import Sequence
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.core.addresses import each, port_name_problems, port_problems
-from dralab.api.core.pod_rules.parts import address, label, subdomain
+from dralab.api.core.addresses import port_name_problems, port_problems
+from dralab.api.core.pod_rules.facts import Surroundings
+from dralab.api.core.pod_rules.parts import address
 from dralab.api.fields import FieldError
+from dralab.api.rules import (
+    Ruleset,
+    at_most_bytes,
+    field,
+    filled,
+    items,
+    needs,
+    one_of,
+    subdomain,
+    text,
+    where,
+)
 from dralab.values import names
 from dralab.values.json_types import JsonObject
 
-PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 MOST_SERVERS: Final = 3
 MOST_SEARCHED: Final = 32
 LONGEST_SEARCH: Final = 2048
-LONGEST_HOST: Final = 64
 
 
-def ports(container: JsonObject, path: str) -> list[FieldError]:
+PORT: Final = Ruleset(
+    "core.validateContainerPorts",
+    needs("containerPort", text(port_problems)),
+    filled("hostPort", text(port_problems)),
+    needs("protocol", one_of("SCTP", "TCP", "UDP")),
+)
+
+
+def ports(given: Sequence[JsonObject], path: str) -> list[FieldError]:
     """Return what is wrong with the ports of a container."""
     errors: list[FieldError] = []
     seen: set[str] = set()
-    for index, port in enumerate(container.get("ports") or ()):
-        at = f"{path}.ports[{index}]"
+    for index, port in enumerate(given):
+        at = f"{path}[{index}]"
         if name := port.get("name"):
             if problems := port_name_problems(name):
-                errors += each(f"{at}.name", name, problems)
+                errors += fields.each(f"{at}.name", name, problems)
             elif name in seen:
                 errors.append(fields.duplicate(f"{at}.name", name))
             seen.add(name)
-        number = port.get("containerPort") or 0
-        if not number:
-            errors.append(fields.required(f"{at}.containerPort"))
-        else:
-            errors += each(f"{at}.containerPort", number, port_problems(number))
-        if host := port.get("hostPort"):
-            errors += each(f"{at}.hostPort", host, port_problems(host))
-        protocol = port.get("protocol") or ""
-        if not protocol:
-            errors.append(fields.required(f"{at}.protocol"))
-        elif protocol not in PROTOCOLS:
-            errors.append(fields.not_supported(f"{at}.protocol", protocol, PROTOCOLS))
+        errors += PORT(port, at)
     return errors
 
 
@@ -59,7 +67,7 @@ def host_port_conflicts(containers: Sequence[JsonObject], path: str) -> list[Fie
     return errors
 
 
-def on_host_network(spec: JsonObject, path: str, *, template: bool) -> list[FieldError]:
+def on_host_network(spec: JsonObject, path: str, around: Surroundings) -> list[FieldError]:
     """Return the ports that are not those of the host though the network is."""
     if not spec.get("hostNetwork"):
         return []
@@ -69,7 +77,7 @@ def on_host_network(spec: JsonObject, path: str, *, template: bool) -> list[Fiel
         for number, container in enumerate(spec.get("containers") or ())
         for index, port in enumerate(container.get("ports") or ())
         for host in [port.get("hostPort") or 0]
-        if host != (port.get("containerPort") or 0) and (host or not template)
+        if host != (port.get("containerPort") or 0) and (host or around.pod is not None)
     ]
 
 
@@ -85,22 +93,24 @@ def dns(spec: JsonObject, path: str) -> list[FieldError]:
             return [fields.required(f"{at}.nameservers", why)]
     if config is None:
         return []
-    servers, searched = config.get("nameservers") or [], config.get("searches") or []
-    errors: list[FieldError] = []
-    if len(servers) > MOST_SERVERS:
-        why = f"must not have more than {MOST_SERVERS} nameservers"
-        errors.append(fields.invalid_value(f"{at}.nameservers", servers, why))
-    for index, server in enumerate(servers):
-        errors += address(server, f"{at}.nameservers[{index}]")
-    errors += _searches(searched, f"{at}.searches")
-    return errors + [
-        fields.required(f"{at}.options[{index}]", "must not be empty")
-        for index, option in enumerate(config.get("options") or ())
-        if not option.get("name")
-    ]
+    return DNS_CONFIG(config, at)
 
 
-def _searches(searched: Sequence[str], path: str) -> list[FieldError]:
+def not_too_many(servers: Sequence[str], path: str) -> list[FieldError]:
+    """There are no more servers than resolvers ask."""
+    if len(servers) <= MOST_SERVERS:
+        return []
+    why = f"must not have more than {MOST_SERVERS} nameservers"
+    return [fields.invalid_value(path, servers, why)]
+
+
+def named_option(option: JsonObject, path: str) -> list[FieldError]:
+    """An option has a name; upstream tells of the option itself."""
+    return [] if option.get("name") else [fields.required(path, "must not be empty")]
+
+
+def searches(searched: Sequence[str], path: str) -> list[FieldError]:
+    """Return what is wrong with the domains in which names are looked up."""
     errors = []
     if len(searched) > MOST_SEARCHED:
         why = f"must not have more than {MOST_SEARCHED} search paths"
@@ -114,40 +124,34 @@ def _searches(searched: Sequence[str], path: str) -> list[FieldError]:
     for index, name in enumerate(searched):
         if name != ".":
             plain = name.removesuffix(".")
-            errors += each(f"{path}[{index}]", plain, names.search_path_problems(plain))
+            errors += fields.each(f"{path}[{index}]", plain, names.search_path_problems(plain))
     return errors
 
 
-def host_aliases(spec: JsonObject, path: str) -> list[FieldError]:
-    """Return what is wrong with additional names of hosts."""
-    errors: list[FieldError] = []
-    for index, alias in enumerate(spec.get("hostAliases") or ()):
-        at = f"{path}.hostAliases[{index}]"
-        errors += address(alias.get("ip") or "", f"{at}.ip")
-        for number, name in enumerate(alias.get("hostnames") or ()):
-            errors += subdomain(name, f"{at}.hostnames[{number}]")
-    return errors
+DNS_CONFIG: Final = Ruleset(
+    "core.validatePodDNSConfig",
+    filled("nameservers", not_too_many),
+    items("nameservers", address),
+    filled("searches", searches),
+    items("options", named_option),
+)
+HOST_ALIAS: Final = Ruleset(
+    "core.ValidateHostAliases", field("ip", address, absent=""), items("hostnames", subdomain)
+)
 
 
-def override(spec: JsonObject, path: str) -> list[FieldError]:
-    """Return what is wrong with a host name in place of the usual one."""
-    name, at = spec.get("hostnameOverride"), f"{path}.hostnameOverride"
-    if name is None:
+def only_override(spec: JsonObject, path: str) -> list[FieldError]:
+    """A host name in place of the usual one goes with no other."""
+    if spec.get("hostnameOverride") is None:
         return []
-    errors = [
-        fields.forbidden(at, f"may not be specified when {part} is true")
+    return [
+        fields.forbidden(f"{path}.hostnameOverride", f"may not be specified when {part} is true")
         for part in ("setHostnameAsFQDN", "hostNetwork")
         if spec.get(part)
     ]
-    if len(name.encode()) > LONGEST_HOST:
-        errors.append(fields.too_long(at, LONGEST_HOST))
-    return errors + subdomain(name, at)
 
 
-def host_names(spec: JsonObject, path: str) -> list[FieldError]:
-    """Return what is wrong with the name of a pod and its domain."""
-    errors: list[FieldError] = []
-    for part in ("hostname", "subdomain"):
-        if name := spec.get(part):
-            errors += label(name, f"{path}.{part}")
-    return errors
+OVERRIDE: Final = (
+    where("hostnameOverride", only_override),
+    field("hostnameOverride", at_most_bytes(64), subdomain),
+)

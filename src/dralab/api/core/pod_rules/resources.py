@@ -1,6 +1,6 @@
 """What containers and pods ask for: amounts, limits, claims, and what a resize restarts."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from dralab.api import fields
@@ -10,8 +10,10 @@ from dralab.api.core.limits import (
     container_resource_errors,
     resource_name_errors,
 )
-from dralab.api.core.pod_rules.parts import WINDOWS, label
+from dralab.api.core.pod_rules.facts import Surroundings
+from dralab.api.core.pod_rules.parts import WINDOWS
 from dralab.api.fields import FieldError
+from dralab.api.rules import label
 from dralab.values import quantity
 from dralab.values.container_sums import at_peak
 from dralab.values.json_types import JsonObject
@@ -22,6 +24,16 @@ COMPUTE: Final = frozenset({"cpu", "memory"})
 OF_PODS: Final = ("cpu", "hugepages-", "memory")
 RESIZED: Final = ("cpu", "memory")
 RESIZES: Final = ("NotRequired", "RestartContainer")
+
+
+def container_resources(resources: JsonObject, path: str, around: Surroundings) -> list[FieldError]:
+    """Return what is wrong with what a container asks for."""
+    return requirements(resources, path, around.claims)
+
+
+def overhead(amounts: JsonObject, path: str) -> list[FieldError]:
+    """Return what is wrong with what a pod takes beside its containers: it is like limits."""
+    return requirements({"limits": amounts}, path)
 
 
 def requirements(
@@ -108,11 +120,11 @@ def _claims(used: Collection[JsonObject], known: Collection[str], path: str) -> 
     return errors
 
 
-def resize_policy(container: JsonObject, restart: str, path: str) -> list[FieldError]:
+def resize_policy(rules: Sequence[JsonObject], path: str, around: Surroundings) -> list[FieldError]:
     """Return what is wrong with what a change of resources restarts."""
     errors: list[FieldError] = []
     seen: set[str] = set()
-    for index, rule in enumerate(container.get("resizePolicy") or ()):
+    for index, rule in enumerate(rules):
         name, policy = rule.get("resourceName") or "", rule.get("restartPolicy") or ""
         if name in seen:
             errors.append(fields.duplicate(f"{path}[{index}]", name))
@@ -123,7 +135,7 @@ def resize_policy(container: JsonObject, restart: str, path: str) -> list[FieldE
                 errors.append(fields.required(path))
             elif value not in known:
                 errors.append(fields.not_supported(path, value, known))
-        if restart == "Never" and policy != "NotRequired":
+        if around.restart == "Never" and policy != "NotRequired":
             why = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
             errors.append(fields.invalid_value(path, policy, why))
     return errors

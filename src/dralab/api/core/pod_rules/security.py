@@ -4,19 +4,26 @@ import re
 from typing import Any, Final
 
 from dralab.api import fields
-from dralab.api.core.pod_rules import windows
-from dralab.api.core.pod_rules.parts import MOST_SECONDS, option
+from dralab.api.core.pod_rules.facts import Surroundings
+from dralab.api.core.pod_rules.parts import MOST_SECONDS
+from dralab.api.core.pod_rules.windows import OPTIONS
 from dralab.api.core.volume_sources import descending_errors
 from dralab.api.fields import FieldError
+from dralab.api.rules import (
+    Ruleset,
+    at_most_bytes,
+    between,
+    field,
+    filled,
+    items,
+    needs,
+    one_of,
+    where,
+)
 from dralab.values.json_types import JsonObject
 
-RANGE: Final = f"must be between 0 and {MOST_SECONDS}, inclusive"
 PROFILES: Final = ("Localhost", "RuntimeDefault", "Unconfined")
 LONGEST_PROFILE: Final = 4095
-PROC_MOUNTS: Final = ("Default", "Unmasked")
-GROUP_POLICIES: Final = ("Merge", "Strict")
-GROUP_CHANGES: Final = ("Always", "OnRootMismatch")
-SELINUX_CHANGES: Final = ("Recursive",)  # MountOption: as where the gate SELinuxMount is off
 SHARED_MEMORY: Final = frozenset(
     f"kernel.{name}"
     for name in (
@@ -30,119 +37,91 @@ SYSCTL: Final = f"({SYSCTL_PART}[\\./])*{SYSCTL_PART}"
 SYSCTL_NAME: Final = re.compile(SYSCTL, re.ASCII)
 
 
-def of_container(context: JsonObject, path: str, *, host_users: bool) -> list[FieldError]:
-    """Return what is wrong with the security context of a container."""
-    errors = _ids(context, ("runAsUser", "runAsGroup"), path)
-    if (mount := context.get("procMount")) is not None:
-        errors += option(context, "procMount", PROC_MOUNTS, path)
-        if host_users and mount == "Unmasked":
-            why = "`hostUsers` must be false to use `Unmasked`"
-            errors.append(fields.invalid_value(f"{path}.procMount", mount, why))
-    errors += _seccomp(context, path)
-    if context.get("allowPrivilegeEscalation") is False:
-        why = "cannot set `allowPrivilegeEscalation` to false and "
-        if context.get("privileged"):
-            shown = _in_go(context)
-            errors.append(fields.invalid_value(path, shown, f"{why}`privileged` to true"))
-        for capability in (context.get("capabilities") or {}).get("add") or ():
-            if capability == "CAP_SYS_ADMIN":
-                shown = _in_go(context)
-                whole = f"{why}`capabilities.Add` CAP_SYS_ADMIN"
-                errors.append(fields.invalid_value(path, shown, whole))
-    return errors + _windows_and_armor(context, path)
-
-
-def of_pod(spec: JsonObject, path: str) -> list[FieldError]:
-    """Return what is wrong with the security context of a pod."""
-    context = spec.get("securityContext")
-    if not context and not spec.get("shareProcessNamespace"):
+def unmasked_users(mount: str, path: str, around: Surroundings) -> list[FieldError]:
+    """Only a pod with users of its own sees all of /proc."""
+    if mount != "Unmasked" or not around.host_users:
         return []
-    context, at = context or {}, f"{path}.securityContext"
-    errors = _ids(context, ("fsGroup", "runAsUser", "runAsGroup"), at)
-    for index, group in enumerate(context.get("supplementalGroups") or ()):
-        errors += _id(group, f"{at}.supplementalGroups[{index}]")
-    if spec.get("shareProcessNamespace") and spec.get("hostPID"):
-        why = "ShareProcessNamespace and HostPID cannot both be enabled"
-        errors.append(fields.invalid_value(f"{at}.shareProcessNamespace", True, why))  # noqa: FBT003
-    errors += _sysctls(context, spec, f"{at}.sysctls")
-    errors += option(context, "fsGroupChangePolicy", GROUP_CHANGES, at)
-    errors += _seccomp(context, at)
-    errors += _windows_and_armor(context, at)
-    errors += option(context, "supplementalGroupsPolicy", GROUP_POLICIES, at)
-    return errors + option(context, "seLinuxChangePolicy", SELINUX_CHANGES, at)
+    return [fields.invalid_value(path, mount, "`hostUsers` must be false to use `Unmasked`")]
 
 
-def _windows_and_armor(context: JsonObject, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    if (given := context.get("windowsOptions")) is not None:
-        errors += windows.options(given, f"{path}.windowsOptions")
-    if (profile := context.get("appArmorProfile")) is not None:
-        errors += _app_armor(profile, f"{path}.appArmorProfile")
-    return errors
-
-
-def _ids(context: JsonObject, parts: tuple[str, ...], path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    for part in parts:
-        if (number := context.get(part)) is not None:
-            errors += _id(number, f"{path}.{part}")
-    return errors
-
-
-def _id(number: int, path: str) -> list[FieldError]:
-    return [] if 0 <= number <= MOST_SECONDS else [fields.invalid_value(path, number, RANGE)]
-
-
-def _seccomp(context: JsonObject, path: str) -> list[FieldError]:
-    profile = context.get("seccompProfile")
-    if profile is None:
+def no_way_to_escalate(context: JsonObject, path: str) -> list[FieldError]:
+    """Where privileges may not grow, there is nothing that lets them."""
+    if context.get("allowPrivilegeEscalation") is not False:
         return []
-    path = f"{path}.seccompProfile"
-    errors, at = _profile_type(profile, path, "seccompProfile"), f"{path}.localhostProfile"
-    file = profile.get("localhostProfile")
+    added = (context.get("capabilities") or {}).get("add") or ()
+    whys = ["`privileged` to true"] if context.get("privileged") else []
+    whys += ["`capabilities.Add` CAP_SYS_ADMIN" for each in added if each == "CAP_SYS_ADMIN"]
+    first = "cannot set `allowPrivilegeEscalation` to false and "
+    return [fields.invalid_value(path, _in_go(context), first + why) for why in whys]
+
+
+def file_of_seccomp(profile: JsonObject, path: str) -> list[FieldError]:
+    """Only a profile of the node has a file, below its folder."""
+    at, file = f"{path}.localhostProfile", profile.get("localhostProfile")
     if profile.get("type") == "Localhost":
         if file is None:
-            why = "must be set when seccomp type is Localhost"
-            return [*errors, fields.required(at, why)]
-        return errors + descending_errors(file, at)
-    if file is not None:
-        shown = {"Type": profile.get("type") or "", "LocalhostProfile": file}
-        why = "can only be set when seccomp type is Localhost"
-        errors.append(fields.invalid_value(at, shown, why))
-    return errors
-
-
-def _profile_type(profile: JsonObject, path: str, name: str) -> list[FieldError]:
-    kind = profile.get("type") or ""
-    if kind in PROFILES:
+            return [fields.required(at, "must be set when seccomp type is Localhost")]
+        return descending_errors(file, at)
+    if file is None:
         return []
-    if not kind:
-        return [fields.required(f"{path}.type", f"type is required when {name} is set")]
-    return [fields.not_supported(f"{path}.type", kind, PROFILES)]
+    shown = {"Type": profile.get("type") or "", "LocalhostProfile": file}
+    why = "can only be set when seccomp type is Localhost"
+    return [fields.invalid_value(at, shown, why)]
 
 
-def _app_armor(profile: JsonObject, path: str) -> list[FieldError]:
+def file_of_app_armor(profile: JsonObject, path: str) -> list[FieldError]:
+    """Only a profile of the node has a name."""
     kind, file = profile.get("type") or "", profile.get("localhostProfile")
     at, errors = f"{path}.localhostProfile", []
     if kind not in PROFILES:
-        return _profile_type(profile, path, "appArmorProfile")
+        return []
     if kind != "Localhost":
         why = "can only be set when AppArmor type is Localhost"
         return [] if file is None else [fields.invalid_value(at, file, why)]
-    if file is None or (not file and file == file.strip()):
+    if not file:
         return [fields.required(at, "must be set when AppArmor type is Localhost")]
     if file != file.strip():
         errors.append(fields.invalid_value(at, file, "must not be padded with whitespace"))
-    if len(file.encode()) > LONGEST_PROFILE:
-        errors.append(fields.too_long(at, LONGEST_PROFILE))
-    return errors
+    return errors + at_most_bytes(LONGEST_PROFILE)(file, at)
 
 
-def _sysctls(context: JsonObject, spec: JsonObject, path: str) -> list[FieldError]:
+NUMBER: Final = between(0, MOST_SECONDS)
+SECCOMP: Final = Ruleset(
+    "core.validateSeccompProfileField",
+    needs("type", one_of(*PROFILES), why="type is required when seccompProfile is set"),
+    file_of_seccomp,
+)
+APP_ARMOR: Final = Ruleset(
+    "core.validateAppArmorProfileField",
+    needs("type", one_of(*PROFILES), why="type is required when appArmorProfile is set"),
+    file_of_app_armor,
+)
+WINDOWS_AND_ARMOR: Final = (field("windowsOptions", OPTIONS), field("appArmorProfile", APP_ARMOR))
+OF_CONTAINER: Final = Ruleset(
+    "core.ValidateSecurityContext",
+    field("runAsUser", NUMBER),
+    field("runAsGroup", NUMBER),
+    field("procMount", one_of("Default", "Unmasked"), unmasked_users),
+    field("seccompProfile", SECCOMP),
+    no_way_to_escalate,
+    *WINDOWS_AND_ARMOR,
+)
+
+
+def one_process_space(spec: JsonObject, path: str) -> list[FieldError]:
+    """Processes are shared among containers, or with the host."""
+    if not spec.get("shareProcessNamespace") or not spec.get("hostPID"):
+        return []
+    at, why = "securityContext.shareProcessNamespace", "ShareProcessNamespace and HostPID cannot "
+    return [fields.invalid_value(f"{path}.{at}", True, f"{why}both be enabled")]  # noqa: FBT003
+
+
+def sysctls(spec: JsonObject, path: str) -> list[FieldError]:
+    """Settings of the kernel are known by good names, each once, and are not those of the host."""
     errors: list[FieldError] = []
     seen: set[str] = set()
-    for index, setting in enumerate(context.get("sysctls") or ()):
-        at, name = f"{path}[{index}].name", setting.get("name") or ""
+    for index, setting in enumerate((spec.get("securityContext") or {}).get("sysctls") or ()):
+        at, name = f"{path}.securityContext.sysctls[{index}].name", setting.get("name") or ""
         if not name:
             errors.append(fields.required(at))
         elif len(name) > LONGEST_SYSCTL or not SYSCTL_NAME.fullmatch(name):
@@ -166,6 +145,30 @@ def _of_host(name: str, spec: JsonObject, path: str) -> list[FieldError]:
             why = f"may not be specified when '{part}' is true"
             return [fields.invalid_value(path, name, why)]
     return []
+
+
+IDENTITIES: Final = Ruleset(
+    "core.validatePodSpecSecurityContext",
+    field("fsGroup", NUMBER),
+    field("runAsUser", NUMBER),
+    field("runAsGroup", NUMBER),
+    items("supplementalGroups", NUMBER),
+)
+SETTINGS: Final = Ruleset(
+    "core.validatePodSpecSecurityContext",
+    field("fsGroupChangePolicy", one_of("Always", "OnRootMismatch")),
+    field("seccompProfile", SECCOMP),
+    *WINDOWS_AND_ARMOR,
+    field("supplementalGroupsPolicy", one_of("Merge", "Strict")),
+    # MountOption: as where the gate SELinuxMount is off.
+    field("seLinuxChangePolicy", one_of("Recursive")),
+)
+OF_POD: Final = (
+    filled("securityContext", IDENTITIES),
+    where("shareProcessNamespace", one_process_space),
+    where("securityContext", sysctls),
+    filled("securityContext", SETTINGS),
+)
 
 
 def _in_go(context: JsonObject) -> dict[str, Any]:

@@ -1,35 +1,38 @@
 """The spec of a pod as a whole."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from dralab.api import fields
 from dralab.api.core.pod_rules import network, security, windows
-from dralab.api.core.pod_rules.affinity import affinity, spread
+from dralab.api.core.pod_rules.affinity import AFFINITY, spread
 from dralab.api.core.pod_rules.claims import resource_claims
-from dralab.api.core.pod_rules.containers import (
-    Surroundings,
-    containers,
-    image_problems,
-)
-from dralab.api.core.pod_rules.facts import PodFacts
-from dralab.api.core.pod_rules.parts import (
-    MOST_SECONDS,
-    NOTHING,
-    choice,
-    containers_of,
-    qualified,
-    subdomain,
-)
-from dralab.api.core.pod_rules.resources import pod_resources, requirements
-from dralab.api.core.pod_rules.tolerations import toleration_problems
+from dralab.api.core.pod_rules.containers import containers, image_problems
+from dralab.api.core.pod_rules.facts import PodFacts, Surroundings
+from dralab.api.core.pod_rules.parts import MOST_SECONDS, NOTHING, containers_of
+from dralab.api.core.pod_rules.resources import overhead, pod_resources
+from dralab.api.core.pod_rules.tolerations import TOLERATION
 from dralab.api.core.pod_rules.volumes import volumes
 from dralab.api.fields import FieldError
 from dralab.api.metadata import label_problems
+from dralab.api.rules import (
+    Ruleset,
+    between,
+    field,
+    filled,
+    invalid_if,
+    items,
+    label,
+    needs,
+    one_of,
+    qualified,
+    required_if,
+    subdomain,
+    where,
+)
 from dralab.values.json_types import JsonObject
 
 DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
-PREEMPTIONS: Final = ("PreemptLowerPriority", "Never")
-RESTARTS: Final = ("Always", "OnFailure", "Never")
 HOST_PARTS: Final = {"hostPID": "HostPID", "hostIPC": "HostIPC"}
 
 
@@ -40,60 +43,38 @@ def pod_spec_problems(
 
     `comparing` allows Lt and Gt in tolerations.
     """
-    errors: list[FieldError] = []
     pod_name = None if pod is None else pod.name
     annotations = NOTHING if pod is None else pod.annotations
-    host_users = spec.get("hostUsers") is not False
-    good, found = volumes(spec, path, pod_name) if spec.get("volumes") else (NOTHING, [])
-    errors += found
+    good, errors = volumes(spec, path, pod_name) if spec.get("volumes") else (NOTHING, [])
     claims, found = resource_claims(spec, path, annotations)
-    errors += found
     around = Surroundings(
         good,
         claims,
         spec.get("restartPolicy") or "",
         spec.get("terminationGracePeriodSeconds"),
-        host_users,
+        spec.get("hostUsers") is not False,
+        comparing,
+        pod,
     )
-    errors += containers(spec, around, path)
-    errors += pod_resources(spec, path)
-    errors += network.on_host_network(spec, path, template=pod is None)
-    errors += choice(spec, "restartPolicy", RESTARTS, path)
-    errors += choice(spec, "dnsPolicy", DNS_POLICIES, path)
-    errors += label_problems(spec.get("nodeSelector") or NOTHING, f"{path}.nodeSelector")
-    errors += security.of_pod(spec, path)
-    errors += _where_and_how(spec, path)
-    errors += windows.host_processes(spec, path)
-    if not host_users:
-        errors += _own_users(spec, path)
-    errors += _named(spec, path, comparing=comparing)
-    if pod is not None:
-        errors += _only_of_pods(spec, path)
-    return errors
+    return errors + found + POD_SPEC(spec, path, around)
 
 
-def _where_and_how(spec: JsonObject, path: str) -> list[FieldError]:
+def _gates(gates: Sequence[JsonObject], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
-    if (wanted := spec.get("affinity")) is not None:
-        errors += affinity(wanted, f"{path}.affinity")
-    errors += network.dns(spec, path)
-    for index, gate in enumerate(spec.get("readinessGates") or ()):
-        at = f"{path}.readinessGates[{index}].conditionType"
-        errors += qualified(gate.get("conditionType") or "", at)
     seen: set[str] = set()
-    for index, gate in enumerate(spec.get("schedulingGates") or ()):
-        at, name = f"{path}.schedulingGates[{index}]", gate.get("name") or ""
+    for index, gate in enumerate(gates):
+        at, name = f"{path}[{index}]", gate.get("name") or ""
         errors += qualified(name, at)
         if name in seen:
             errors.append(fields.duplicate(at, name))
         seen.add(name)
-    if constraints := spec.get("topologySpreadConstraints"):
-        errors += spread(constraints, f"{path}.topologySpreadConstraints")
     return errors
 
 
 def _own_users(spec: JsonObject, path: str) -> list[FieldError]:
     """Return what does not go with a namespace of users for the pod."""
+    if spec.get("hostUsers") is not False:
+        return []
     why = "when `hostUsers` is false"
     parts = [f"{path}.{shown}" for part, shown in HOST_PARTS.items() if spec.get(part)]
     if spec.get("hostNetwork"):
@@ -104,41 +85,6 @@ def _own_users(spec: JsonObject, path: str) -> list[FieldError]:
         if container.get("volumeDevices")
     ]
     return [fields.forbidden(part, why) for part in parts]
-
-
-def _named(spec: JsonObject, path: str, *, comparing: bool) -> list[FieldError]:
-    errors = network.override(spec, path)
-    for part in ("serviceAccountName", "nodeName"):
-        if name := spec.get(part):
-            errors += subdomain(name, f"{path}.{part}")
-    deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline <= MOST_SECONDS:
-        why = f"must be between 1 and {MOST_SECONDS}, inclusive"
-        errors.append(fields.invalid_value(f"{path}.activeDeadlineSeconds", deadline, why))
-    errors += network.host_names(spec, path)
-    for index, toleration in enumerate(spec.get("tolerations") or ()):
-        at = f"{path}.tolerations[{index}]"
-        toleration_problems(toleration, at, errors, comparing=comparing)
-    errors += network.host_aliases(spec, path)
-    for part in ("priorityClassName", "runtimeClassName"):
-        name = spec.get(part)
-        if name or (name is not None and part == "runtimeClassName"):
-            errors += subdomain(name, f"{path}.{part}")
-    if spec.get("preemptionPolicy") is not None:
-        errors += choice(spec, "preemptionPolicy", PREEMPTIONS, path)
-    if overhead := spec.get("overhead"):
-        errors += requirements({"limits": overhead}, f"{path}.overhead")
-    errors += windows.system(spec, path)
-    if (group := spec.get("schedulingGroup")) is not None:
-        errors += _scheduling_group(group, f"{path}.schedulingGroup")
-    return errors + _variables_of_files(spec, path)
-
-
-def _scheduling_group(group: JsonObject, path: str) -> list[FieldError]:
-    name, at = group.get("podGroupName"), f"{path}.podGroupName"
-    if name is None:
-        return [fields.invalid_value(at, None, "must specify one of: `podGroupName`")]
-    return subdomain(name, at)
 
 
 def _variables_of_files(spec: JsonObject, path: str) -> list[FieldError]:
@@ -160,19 +106,25 @@ def _variables_of_files(spec: JsonObject, path: str) -> list[FieldError]:
     return errors
 
 
-def _only_of_pods(spec: JsonObject, path: str) -> list[FieldError]:
-    errors = [] if spec.get("serviceAccountName") else _tokens(spec, path)
-    for kind in ("containers", "initContainers"):
+def _images(spec: JsonObject, path: str, around: Surroundings) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for kind in ("containers", "initContainers") if around.pod is not None else ():
         for index, container in enumerate(spec.get(kind) or ()):
             errors += image_problems(container, f"{path}.{kind}[{index}]")
-    if spec.get("nodeName") and spec.get("schedulingGates"):
-        why = "cannot be set until all schedulingGates have been cleared"
-        errors.append(fields.forbidden(f"{path}.nodeName", why))
     return errors
 
 
-def _tokens(spec: JsonObject, path: str) -> list[FieldError]:
+def _ungated_node(spec: JsonObject, path: str, around: Surroundings) -> list[FieldError]:
+    if around.pod is None or not spec.get("nodeName") or not spec.get("schedulingGates"):
+        return []
+    why = "cannot be set until all schedulingGates have been cleared"
+    return [fields.forbidden(f"{path}.nodeName", why)]
+
+
+def _tokens(spec: JsonObject, path: str, around: Surroundings) -> list[FieldError]:
     """Return the tokens of a service account that a pod without one wants."""
+    if around.pod is None or spec.get("serviceAccountName"):
+        return []
     why = "must not be specified when serviceAccountName is not set"
     errors = []
     for index, volume in enumerate(spec.get("volumes") or ()):
@@ -185,3 +137,58 @@ def _tokens(spec: JsonObject, path: str) -> list[FieldError]:
             if source.get("serviceAccountToken") is not None
         ]
     return errors
+
+
+POD_SPEC: Final = Ruleset(
+    "core.ValidatePodSpec",
+    containers,
+    where("resources", pod_resources),
+    where("hostNetwork", network.on_host_network),
+    needs("restartPolicy", one_of("Always", "OnFailure", "Never", ordered=True)),
+    needs("dnsPolicy", one_of(*DNS_POLICIES, ordered=True)),
+    filled("nodeSelector", label_problems),
+    *security.OF_POD,
+    field("affinity", AFFINITY),
+    network.dns,
+    items(
+        "readinessGates",
+        Ruleset("core.validateReadinessGates", field("conditionType", qualified, absent="")),
+    ),
+    filled("schedulingGates", _gates),
+    filled("topologySpreadConstraints", spread),
+    windows.host_processes,
+    where("hostUsers", _own_users),
+    *network.OVERRIDE,
+    filled("serviceAccountName", subdomain),
+    filled("nodeName", subdomain),
+    field("activeDeadlineSeconds", between(1, MOST_SECONDS)),
+    filled("hostname", label),
+    filled("subdomain", label),
+    items("tolerations", TOLERATION),
+    items("hostAliases", network.HOST_ALIAS),
+    filled("priorityClassName", subdomain),
+    field("runtimeClassName", subdomain),
+    where(
+        "preemptionPolicy",
+        required_if("preemptionPolicy", lambda spec: spec["preemptionPolicy"] == ""),
+    ),
+    filled("preemptionPolicy", one_of("PreemptLowerPriority", "Never", ordered=True)),
+    filled("overhead", overhead),
+    where("os", windows.system),
+    field(
+        "schedulingGroup",
+        Ruleset(
+            "core.validatePodSchedulingGroup",
+            invalid_if(
+                "podGroupName",
+                lambda group: group.get("podGroupName") is None,
+                "must specify one of: `podGroupName`",
+            ),
+            field("podGroupName", subdomain),
+        ),
+    ),
+    _variables_of_files,
+    where("volumes", _tokens),
+    _images,
+    where("schedulingGates", _ungated_node),
+)

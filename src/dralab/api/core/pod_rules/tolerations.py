@@ -1,15 +1,14 @@
 """Which taints of nodes a pod tolerates."""
 
-from typing import Final
+from typing import Any, Final
 
 from dralab.api import fields
-from dralab.api.core.pod_rules.parts import qualified
 from dralab.api.fields import FieldError
+from dralab.api.rules import Ruleset, filled, one_of, qualified
 from dralab.values import names
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import is_decimal_integer
 
-EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 PLAIN: Final = ("Equal", "Exists")
 COMPARING: Final = ("Equal", "Exists", "Lt", "Gt")
 NO_KEY: Final = (
@@ -17,28 +16,27 @@ NO_KEY: Final = (
 )
 
 
-def toleration_problems(
-    toleration: JsonObject, path: str, errors: list[FieldError], *, comparing: bool
-) -> None:
-    """Add what is wrong with a toleration; `comparing` allows Lt and Gt."""
-    operator, key = toleration.get("operator") or "", toleration.get("key") or ""
-    value, effect = toleration.get("value") or "", toleration.get("effect") or ""
-    if key:
-        errors += qualified(key, f"{path}.key")
-    elif operator != "Exists":
-        errors.append(fields.invalid_value(f"{path}.operator", operator, NO_KEY))
-    if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
-        why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-        errors.append(fields.invalid_value(f"{path}.effect", effect, why))
-    errors += _operator_problems(operator, value, path, comparing=comparing)
-    if effect and effect not in EFFECTS:
-        errors.append(fields.not_supported(f"{path}.effect", effect, EFFECTS, ordered=True))
+def key_for_values(toleration: JsonObject, path: str) -> list[FieldError]:
+    """Only one that tolerates everything has no key."""
+    operator = toleration.get("operator") or ""
+    if toleration.get("key") or operator == "Exists":
+        return []
+    return [fields.invalid_value(f"{path}.operator", operator, NO_KEY)]
 
 
-def _operator_problems(
-    operator: str, value: str, path: str, *, comparing: bool
-) -> list[FieldError]:
-    at = f"{path}.operator"
+def seconds_of_eviction(toleration: JsonObject, path: str) -> list[FieldError]:
+    """Only what evicts does so after a while."""
+    effect = toleration.get("effect") or ""
+    if toleration.get("tolerationSeconds") is None or effect == "NoExecute":
+        return []
+    why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+    return [fields.invalid_value(f"{path}.effect", effect, why)]
+
+
+def value_of_operator(toleration: JsonObject, path: str, around: Any) -> list[FieldError]:
+    """The value is what the operator compares with; Lt and Gt need a gate."""
+    operator, value = toleration.get("operator") or "", toleration.get("value") or ""
+    at, comparing = f"{path}.operator", getattr(around, "comparing", False)
     if operator in {"", "Equal"}:
         problems = names.label_value_problems(value)
         return [fields.invalid_value(at, value, ";".join(problems))] if problems else []
@@ -69,3 +67,13 @@ def _range_problem(text: str) -> str:
     if number is None:
         return f"{shown}invalid syntax"
     return "" if -(2**63) <= number < 2**63 else f"{shown}value out of range"
+
+
+TOLERATION: Final = Ruleset(
+    "core.ValidateTolerations",
+    filled("key", qualified),
+    key_for_values,
+    seconds_of_eviction,
+    value_of_operator,
+    filled("effect", one_of("NoSchedule", "PreferNoSchedule", "NoExecute", ordered=True)),
+)

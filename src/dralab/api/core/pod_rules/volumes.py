@@ -4,17 +4,26 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.core.addresses import each
-from dralab.api.core.pod_rules.parts import label, mode, option
-from dralab.api.core.pod_rules.projections import downward_items, key_items, projected
-from dralab.api.core.volume_sources import SOURCES, missing
+from dralab.api.core.pod_rules.parts import mode
+from dralab.api.core.pod_rules.projections import DOWNWARD, KEY_FILE, projected
+from dralab.api.core.volume_sources import SOURCES
 from dralab.api.core.volumes import claim_spec_errors
 from dralab.api.fields import FieldError
 from dralab.api.metadata import template_problems
+from dralab.api.rules import (
+    Check,
+    Ruleset,
+    field,
+    forbidden_if,
+    items,
+    label,
+    needs,
+    one_of,
+    present,
+)
 from dralab.values import names, quantity
 from dralab.values.json_types import JsonObject
 
-PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 MOST_WITH_INITIATOR: Final = 64
 # In the order in which the server looks for them: the first one found is judged.
 ORDER: Final = (
@@ -27,6 +36,50 @@ ORDER: Final = (
 # Where upstream calls a source something else: as what is judged, and as one too many.
 JUDGED_AS: Final = {"gcePersistentDisk": "persistentDisk"}
 TOO_MANY_AS: Final = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
+
+
+NAME: Final = Ruleset("core.ValidateVolumes", needs("name", label))
+IMAGE: Final = Ruleset(
+    "core.validateImageVolumeSource",
+    needs("pullPolicy", one_of("Always", "IfNotPresent", "Never")),
+)
+OF_PODS: Final[Mapping[str, Check]] = {
+    **SOURCES,
+    "emptyDir": Ruleset(
+        "core.validateEmptyDirVolumeSource",
+        forbidden_if(
+            "sizeLimit",
+            lambda source: quantity.parse(source.get("sizeLimit") or "0") < 0,
+            "SizeLimit field must be a valid resource quantity",
+        ),
+    ),
+    "ephemeral": Ruleset(
+        "core.validateEphemeralVolumeSource",
+        present(
+            "volumeClaimTemplate",
+            Ruleset(
+                "core.ValidatePersistentVolumeClaimTemplate",
+                field("metadata", template_problems),
+                field("spec", claim_spec_errors, absent={}),
+            ),
+        ),
+    ),
+    "image": IMAGE,
+    "projected": Ruleset(
+        "core.validateProjectedVolumeSource", field("defaultMode", mode), projected
+    ),
+    "downwardAPI": Ruleset(
+        "core.validateDownwardAPIVolumeSource", field("defaultMode", mode), DOWNWARD
+    ),
+    "secret": Ruleset(
+        "core.validateSecretVolumeSource",
+        needs("secretName"), field("defaultMode", mode), items("items", KEY_FILE),
+    ),
+    "configMap": Ruleset(
+        "core.validateConfigMapVolumeSource",
+        needs("name"), field("defaultMode", mode), items("items", KEY_FILE),
+    ),
+}  # fmt: skip
 
 
 def volumes(
@@ -47,7 +100,7 @@ def volumes(
     for index, volume in enumerate(given):
         at, name = f"{path}.volumes[{index}]", volume.get("name") or ""
         found = _volume(volume, name, at, pod_name)
-        found += label(name, f"{at}.name") if name else [fields.required(f"{at}.name")]
+        found += NAME(volume, at)
         if name in good:
             found.append(fields.duplicate(f"{at}.name", name))
         if not found:
@@ -70,7 +123,10 @@ def _volume(volume: JsonObject, name: str, path: str, pod_name: str | None) -> l
             at = f"{path}.{TOO_MANY_AS.get(kind, kind)}"
             errors.append(fields.forbidden(at, "may not specify more than 1 volume type"))
         else:
-            errors += _source(kind, volume[kind], f"{path}.{JUDGED_AS.get(kind, kind)}", pod_name)
+            at = f"{path}.{JUDGED_AS.get(kind, kind)}"
+            if kind == "image" and pod_name is not None and not volume[kind].get("reference"):
+                errors.append(fields.required(f"{at}.reference"))
+            errors += OF_PODS[kind](volume[kind], at)
             if kind == "ephemeral" and pod_name and name:
                 errors += _claim_name(f"{pod_name}-{name}", name, path)
         if kind == "iscsi":
@@ -78,43 +134,9 @@ def _volume(volume: JsonObject, name: str, path: str, pod_name: str | None) -> l
     return errors
 
 
-def _source(kind: str, source: JsonObject, path: str, pod_name: str | None) -> list[FieldError]:
-    if kind in SOURCES:
-        return SOURCES[kind](source, path)
-    if kind == "emptyDir":
-        size = source.get("sizeLimit")
-        if size is None or quantity.parse(size) >= 0:
-            return []
-        why = "SizeLimit field must be a valid resource quantity"
-        return [fields.forbidden(f"{path}.sizeLimit", why)]
-    if kind == "ephemeral":
-        return _ephemeral(source, path)
-    if kind == "image":
-        errors = missing(source, path, "reference") if pod_name is not None else []
-        policy = source.get("pullPolicy")
-        if not policy:
-            return [*errors, fields.required(f"{path}.pullPolicy")]
-        return errors + option(source, "pullPolicy", PULL_POLICIES, path)
-    if kind == "projected":
-        return mode(source, "defaultMode", path) + projected(source, path)
-    if kind == "downwardAPI":
-        return mode(source, "defaultMode", path) + downward_items(source, path)
-    called = "secretName" if kind == "secret" else "name"
-    errors = missing(source, path, called) + mode(source, "defaultMode", path)
-    return errors + key_items(source, path)
-
-
-def _ephemeral(source: JsonObject, path: str) -> list[FieldError]:
-    template, at = source.get("volumeClaimTemplate"), f"{path}.volumeClaimTemplate"
-    if template is None:
-        return [fields.required(at)]
-    errors = template_problems(template.get("metadata") or {}, f"{at}.metadata")
-    return errors + claim_spec_errors(template.get("spec") or {}, f"{at}.spec")
-
-
 def _claim_name(claim: str, name: str, path: str) -> list[FieldError]:
     problems = [f'PVC name "{claim}": {why}' for why in names.subdomain_problems(claim)]
-    return each(f"{path}.name", name, problems)
+    return fields.each(f"{path}.name", name, problems)
 
 
 def _initiator(source: JsonObject, name: str, path: str) -> list[FieldError]:

@@ -4,8 +4,9 @@ import re
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.core.pod_rules.parts import NOTHING, WINDOWS, containers_of, subdomain
+from dralab.api.core.pod_rules.parts import NOTHING, WINDOWS, containers_of
 from dralab.api.fields import FieldError
+from dralab.api.rules import Ruleset, field, subdomain
 from dralab.values.json_types import JsonObject
 
 SYSTEMS: Final = ("linux", WINDOWS)
@@ -32,23 +33,27 @@ OF_CONTAINER: Final = (
 FALSE_IS_UNSET: Final = ("hostPID", "hostIPC")
 
 
-def options(given: JsonObject, path: str) -> list[FieldError]:
-    """Return what is wrong with the `windowsOptions` of a security context."""
-    errors: list[FieldError] = []
-    if (name := given.get("gmsaCredentialSpecName")) is not None:
-        errors += subdomain(name, f"{path}.gmsaCredentialSpecName")
-    if (text := given.get("gmsaCredentialSpec")) is not None:
-        at = f"{path}.gmsaCredentialSpec"
-        if not text:
-            why = "gmsaCredentialSpec cannot be an empty string"
-            errors.append(fields.invalid_value(at, text, why))
-        elif len(text.encode()) > LARGEST_SPEC * 1024:
-            why = f"gmsaCredentialSpec size must be under {LARGEST_SPEC} KiB"
-            errors.append(fields.invalid_value(at, text, why))
-    if (user := given.get("runAsUserName")) is not None:
-        at = f"{path}.runAsUserName"
-        errors += [fields.invalid_value(at, user, f"runAsUserName{why}") for why in _user(user)]
-    return errors
+def size_of_spec(text: str, path: str) -> list[FieldError]:
+    """A specification is not empty and not too large."""
+    if not text:
+        return [fields.invalid_value(path, text, "gmsaCredentialSpec cannot be an empty string")]
+    if len(text.encode()) > LARGEST_SPEC * 1024:
+        why = f"gmsaCredentialSpec size must be under {LARGEST_SPEC} KiB"
+        return [fields.invalid_value(path, text, why)]
+    return []
+
+
+def user_of_windows(user: str, path: str) -> list[FieldError]:
+    """A user has the form of Windows."""
+    return fields.each(path, user, [f"runAsUserName{why}" for why in _user(user)])
+
+
+OPTIONS: Final = Ruleset(
+    "core.validateWindowsSecurityContextOptions",
+    field("gmsaCredentialSpecName", subdomain),
+    field("gmsaCredentialSpec", size_of_spec),
+    field("runAsUserName", user_of_windows),
+)
 
 
 def _user(name: str) -> list[str]:
