@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from dralab.cli._audit import AuditFlags
+from dralab.cli._serving import AuditFlags
 from dralab.cli.main import main
 
 POLICY = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"

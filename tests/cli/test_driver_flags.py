@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from dralab.cli import driver_classic
-from dralab.cli._driver_flags import JsonFormatter
+from dralab.cli.driver_classic import JsonFormatter
 from dralab.cli.main import main
 from dralab.kernel.clock import SECOND, ManualClock
 from dralab.runtime.throttle import Throttle

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
 import click
 
-from dralab.cli._audit import AuditFlags
 from dralab.cli._authentication import AdmissionOptions, AuthenticationOptions
 from dralab.cli._components import address_of, duration_of, features_of, release_of
 from dralab.cli._help import EverydayCommand
 from dralab.cli._options import ANY_PATH, EXISTING, FILE, opt, options, options_of
-from dralab.cli._serving import SERVICES, files_of, listening_on, range_of, switches_of
+from dralab.cli._serving import SERVICES, AuditFlags, files_of, listening_on, range_of, switches_of
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.kernel.clock import SECOND

@@ -1,10 +1,15 @@
 """`dralab convert`: convert objects from one API generation to another."""
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import click
 
-from dralab.api.resource.types import GROUP, VERSIONS
+from dralab.api.decoding import decoder_of
+from dralab.api.kinds import releases_with
+from dralab.api.resource import conversion
+from dralab.api.resource.types import GROUP, KINDS, VERSIONS
 from dralab.cli import generations
 from dralab.cli._components import release_of
 from dralab.cli._options import arg, opt, options
@@ -97,7 +102,7 @@ def convert(
 
 def _write_versions(items: Sequence[JsonDict], version: str, release: str, output: str) -> None:
     """Write objects of resource.k8s.io in a version of it; exit with code 1 if any are lost."""
-    from dralab.cli._convert_versions import in_version
+    from dralab.cli.convert import in_version
 
     objects, lost = in_version(items, version, release_of(release))
     echo_objects(objects, output)
@@ -149,3 +154,62 @@ def read_scene(names: tuple[str, ...], source: str) -> Scene:
     if source == "v1":  # as they were written, without the defaults of the hub
         objects = [item for _, item, _ in generations.raw(names)]
     return scene_of(objects, source)
+
+
+def in_version(
+    items: Iterable[JsonDict], version: str, release: str
+) -> tuple[list[JsonDict], list[str]]:
+    """Return the objects in a version, and what is lost.
+
+    Without a `version` each is in the preferred one that the release has. With a release, fields
+    that it does not have are left out. Objects of other groups stay as they are.
+    """
+    found: list[JsonDict] = []
+    lost: list[str] = []
+    for item in items:
+        kind = str(item.get("kind"))
+        if str(item.get("apiVersion", "")).partition("/")[0] != GROUP or kind not in KINDS:
+            found.append(item)
+            continue
+        name = f"{kind} {(item.get('metadata') or {}).get('name', '')}"
+        wanted = _version_of(kind, version, release)
+        if not wanted:
+            where = f"Kubernetes {release}" if release else GROUP
+            lost.append(f"{name}: {where} has no {f'{version} ' if version else ''}{kind}")
+            continue
+        made = conversion.convert(item, wanted)
+        if release:
+            made, unknown = _of_release(made, release)
+            lost += [f"{name}: {path}: {release} has no such field" for path in unknown]
+        found.append(made)
+    return found, lost
+
+
+def _version_of(kind: str, version: str, release: str) -> str:
+    """Return the version to use for a kind; "" if there is none."""
+    for known in KINDS[kind]:
+        served = not release or release in releases_with(f"{GROUP}/{known}", kind)
+        if served and version in {"", known}:
+            return known
+    return ""
+
+
+def _of_release(value: JsonDict, release: str) -> tuple[JsonDict, list[str]]:
+    decoder = decoder_of(value["apiVersion"], value["kind"], release)
+    if decoder is None:
+        return value, []
+    decoded, unknown = decoder.decode(copy.deepcopy(value))
+    return (_kept(value, decoded), unknown) if unknown else (value, [])
+
+
+def _kept(given: Any, known: Any) -> Any:
+    """Return what was given without what is not known; what is empty is never known."""
+    if isinstance(given, Mapping) and isinstance(known, Mapping):
+        return {
+            name: _kept(value, known.get(name, value))
+            for name, value in given.items()
+            if name in known or not value
+        }
+    if isinstance(given, list) and isinstance(known, list):
+        return [_kept(one, other) for one, other in zip(given, known, strict=True)]
+    return given

@@ -80,9 +80,9 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
 ALIASES: Final[Mapping[str, str]] = {"gen": "generate"}
 # Where commands of earlier versions are now; the old spelling works, with a line, until 0.3.
 MOVED: Final[Mapping[str, tuple[str, str]]] = {
-    "backup": ("store backup", "dralab.cli.backup:backup"),
-    "campaign": ("simulate campaign", "dralab.cli.campaign:campaign"),
-    "restore": ("store restore", "dralab.cli.restore:restore"),
+    "backup": ("store backup", "dralab.cli.store:backup"),
+    "campaign": ("simulate campaign", "dralab.cli.simulate:campaign"),
+    "restore": ("store restore", "dralab.cli.store:restore"),
 }
 
 

@@ -1,5 +1,8 @@
 """`dralab node`: run a simulated kubelet against any cluster."""
 
+import json
+import ssl
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,12 +23,16 @@ from dralab.cli._components import (
 )
 from dralab.cli._connection import ClusterConnection, cluster_options
 from dralab.cli._options import FILE, FOLDER, opt, options
+from dralab.cli._output import echo_table
+from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
+from dralab.files.reading import read_own
 from dralab.kernel.extras import require
 
 if TYPE_CHECKING:
     from dralab.api.resource.features import Features
     from dralab.runtime.remote import RemoteClient
+
 
 # Where runtimes look by default, the last one first.
 CDI_ROOTS = (Path("/etc/cdi"), Path("/var/run/cdi"))
@@ -82,7 +89,7 @@ def node(
     Example: `dralab node --kubeconfig lab.kubeconfig --name n1 --root /tmp/k --cdi-root /tmp/cdi`
     """
     if status:
-        from dralab.cli._node_status import print_status
+        from dralab.cli.node import print_status
 
         print_status(root)
         return
@@ -218,3 +225,48 @@ def _address(listen: str) -> tuple[str, int]:
             param_hint="--listen",
         )
     return host, port
+
+
+PATIENCE = 10.0
+
+
+def print_status(root: Path) -> None:
+    """Print the sockets below a node's root. UnusableInput: no node answers there."""
+    rows: list[list[str]] = []
+    problems: list[str] = []
+    for each in _plugins(root):
+        if "driver" in each:
+            state = "Connected" if each["connected"] else "NotConnected"
+            rows.append([each["driver"], each["version"], state, each["endpoint"]])
+        else:
+            problems.append(f"{each['socket']}: {each.get('error') or 'not asked yet'}")
+    if rows:
+        echo_table([["DRIVER", "VERSION", "STATE", "ENDPOINT"], *rows])
+    elif not problems:
+        echo(f"no driver has registered below {root / 'plugins_registry'}", err=True)
+    for text in problems:
+        echo(f"not registered: {text}", err=True)
+
+
+def _plugins(root: Path) -> list[dict[str, Any]]:
+    own = root / "pki"
+    try:
+        address = read_own(own / "address").decode().strip()
+        token = read_own(own / "token").decode().strip()
+        read_own(own / "ca.crt")
+        context = ssl.create_default_context(cafile=str(own / "ca.crt"))
+    except OSError as error:
+        raise UnusableInput(f"no node runs with --root {root}: {error}") from error
+    request = urllib.request.Request(
+        f"https://{address}/plugins", headers={"Authorization": f"Bearer {token}"}
+    )
+    # A proxy of the environment is not asked: the node is on this machine.
+    direct = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+    )
+    try:
+        with direct.open(request, timeout=PATIENCE) as answer:
+            found: list[dict[str, Any]] = json.load(answer)["plugins"]
+    except (OSError, ValueError, KeyError) as error:
+        raise UnusableInput(f"the node at {address} does not answer: {error}") from error
+    return found

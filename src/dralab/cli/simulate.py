@@ -1,20 +1,117 @@
 """`dralab simulate`: run workloads in simulated time."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from dralab.cli._options import ANY_PATH, FILE, FOLDER, arg, opt, options
-from dralab.cli._output import echo_values, formats
+from dralab.cli._output import echo_json, echo_table, echo_values, formats
 from dralab.cli._progress import keeping_results
 from dralab.cli._runs import LENIENT, REPORT, RESUME, bad_input, keep, report_skipped, watched
-from dralab.cli._terminal import echo
-from dralab.cli.campaign import campaign
-from dralab.cli.simulate_compare import compare
+from dralab.cli._terminal import echo, echo_over
 from dralab.cli.simulate_jobs import batsim, swf
+from dralab.kernel.extras import require
 from dralab.simulation.errors import InputProblems
+
+
+@click.command()
+@options
+def campaign(
+    *,
+    file: Path = arg(FILE),
+    out: Path | None = opt(
+        "Where to keep runs and tables; default: a folder beside the file, with its name.", FOLDER
+    ),
+    workers: int | None = opt("Worker processes; default: one per core.", least=1),
+    engine: str = opt(
+        "Where runs are executed: in processes of this machine, or on a Dask cluster.",
+        ["processes", "dask"],
+        default="processes",
+    ),
+    address: str = opt("The scheduler of the Dask cluster: tcp://host:8786.", default=""),
+    output: str = formats("table", "json"),
+) -> None:
+    """Run every combination of scenarios, schedulers and seeds.
+
+    Finished runs are kept and never repeated. After Ctrl-C, run the same command again to continue.
+
+    Example: `dralab simulate campaign grid.yaml --workers 4`
+    """
+    from dralab.simulation.campaigns import comparison, executors, grid
+
+    folder = out or file.with_suffix("")
+    with bad_input():
+        if engine == "dask":
+            require("distributed", "--engine dask")
+            if not address:
+                raise click.UsageError("--engine dask needs --address")
+        found = grid.read(file)
+        chosen: executors.Executor = (
+            executors.DaskExecutor(address)
+            if engine == "dask"
+            else executors.ProcessExecutor(workers)
+        )
+
+        def tell(done: int, reused: int, total: int) -> None:
+            if sys.stderr.isatty():
+                echo_over(f"{done}/{total} runs ({reused} kept)")
+
+        try:
+            numbers = executors.run(found.cases, folder, chosen, progress=tell)
+        except KeyboardInterrupt:
+            echo(
+                f"stopped; finished runs are kept in {folder}. Run the same command again to "
+                f"continue",
+                err=True,
+            )
+            raise SystemExit(1) from None
+        table = comparison.write(found, numbers, folder)
+    echo(f"wrote runs, campaign.csv and report.html to {folder}", err=True)
+    if output == "json":
+        echo_json(table)
+        return
+    rows: list[Sequence[str]] = [comparison.COLUMNS]
+    for row in table:
+        cells = [row[column] for column in comparison.COLUMNS]
+        rows.append([f"{c:,.3f}" if isinstance(c, float) else str(c or "") for c in cells])
+    echo_table(rows, numbers=range(3, len(comparison.COLUMNS)))
+
+
+@click.command()
+@options
+def compare(
+    *,
+    first: Path = arg(FOLDER),
+    second: Path = arg(FOLDER),
+    page: Path | None = opt("Write an HTML page to this file.", FILE),
+    output: str = formats("json", "yaml", "table"),
+) -> None:
+    """Compare the reports of two runs: metrics, and the tasks that ran elsewhere or at other times.
+
+    Exit code 0: they are equal; 1: they differ.
+
+    Example: `dralab simulate compare results/easy results/fcfs --page difference.html`
+    """
+    from dralab.simulation.reports import difference
+
+    with bad_input():
+        runs = difference.read(first), difference.read(second)
+    found = difference.of(*runs)
+    if page is not None:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        difference.page(*runs).write(page)
+    if output == "table":
+        numbers = {
+            name: row["difference"] for name, row in found["numbers"].items() if row["difference"]
+        }
+        echo_values({**found["tasks"], **numbers}, output)
+    else:
+        echo_values(found, output)
+    if found["tasks"]["same"] != len(runs[0].tasks) or found["tasks"]["only_in_second"]:
+        raise SystemExit(1)
 
 
 @click.group()

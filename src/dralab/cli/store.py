@@ -1,22 +1,29 @@
 """`dralab store`: back up, restore, check and repair the store of a cluster."""
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from dralab.cli._options import FOLDER, opt, options
+from dralab.cli._components import release_of
+from dralab.cli._options import ANY_PATH, EXISTING, FOLDER, arg, opt, options
 from dralab.cli._terminal import echo
 from dralab.cli.apiserver import default_data, note
 from dralab.cli.errors import UnusableInput
 from dralab.cli.main import LazyGroup
 
+if TYPE_CHECKING:
+    from dralab.apiserver.resources.migration import MigratedObject
+    from dralab.apiserver.storage import Store
+
+
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "backup": ("dralab.cli.backup:backup", "Back up the objects of a cluster to a file."),
-    "restore": ("dralab.cli.restore:restore", "Restore a cluster from a backup."),
+    "backup": ("dralab.cli.store:backup", "Back up the objects of a cluster to a file."),
+    "restore": ("dralab.cli.store:restore", "Restore a cluster from a backup."),
     "check": ("dralab.cli.store:check", "Verify every checksum of a store."),
-    "migrate": ("dralab.cli.store_migrate:migrate", "Rewrite objects for a Kubernetes release."),
+    "migrate": ("dralab.cli.store:migrate", "Rewrite objects for a Kubernetes release."),
     "repair": ("dralab.cli.store:repair", "Recover what can be read from a damaged store."),
 }
 DATA: Final = opt(
@@ -83,3 +90,132 @@ def repair(*, data: Path | None = DATA) -> None:
         f"kept {found.objects} objects, lost {len(found.lost)}; the store continues at revision "
         f"{found.revision}, the damaged file is {found.old}"
     )
+
+
+@click.command()
+@options
+def backup(
+    *,
+    file: Path = arg(ANY_PATH),
+    data: Path | None = opt(
+        "The directory of the cluster.  [default: dralab/cluster in your user data directory]",
+        FOLDER,
+    ),
+) -> None:
+    """Back up the objects of a cluster, running or not, to FILE.
+
+    Only its owner can read FILE. The backup is verified; a damaged store is not copied, and the
+    exit code is 1. Prints the revision of the backup.
+
+    Example: `dralab store backup monday.db --data lab`
+    """
+    from dralab.apiserver.storage import StorageUnavailable, StoreDamaged
+    from dralab.apiserver.storage.copies import back_up
+
+    place = data or default_data()
+    try:
+        revision = back_up(place, file)
+    except StoreDamaged as error:
+        raise click.ClickException(str(error)) from error
+    except StorageUnavailable as error:
+        raise UnusableInput(str(error)) from error
+    echo(revision)
+    note(f"backed up {place} to {file}; restore it with dralab store restore")
+
+
+@click.command()
+@options
+def restore(
+    *,
+    file: Path = arg(EXISTING),
+    data: Path | None = opt(
+        "A directory without a cluster.  [default: dralab/cluster in your user data directory]",
+        FOLDER,
+    ),
+) -> None:
+    """Restore the objects that `dralab store backup` saved in FILE.
+
+    The backup is verified first. If it is damaged, nothing is changed and the exit code is 1.
+    Prints the revision from which the cluster continues. It is far ahead of any that clients have
+    seen, so that watchers of the old cluster list again.
+
+    Example: `dralab store restore monday.db --data lab-again`
+    """
+    from dralab.apiserver.storage import StorageUnavailable, StoreDamaged
+    from dralab.apiserver.storage.copies import restore as restore_store
+
+    place = data or default_data()
+    try:
+        revision = restore_store(file, place)
+    except StoreDamaged as error:
+        raise click.ClickException(str(error)) from error
+    except StorageUnavailable as error:
+        raise UnusableInput(str(error)) from error
+    echo(revision)
+    note(f"restored {file}; serve it with: dralab up --data {place}")
+
+
+@click.command()
+@options
+def migrate(
+    *,
+    data: Path | None = DATA,
+    kubernetes_version: str = opt("The release whose form the objects get.", metavar="1.NN"),
+    apply: bool = opt("Rewrite the objects; without it, nothing is written."),
+) -> None:
+    """Say which objects another release stored otherwise, and what they lose; rewrite them.
+
+    A server reads them as its own release has them in any case, which takes longer. Objects that
+    the release does not serve stay as they are. Stop the server first.
+
+    Example: `dralab store migrate --data lab --kubernetes-version 1.37`
+    """
+    from dralab.apiserver.storage import StorageUnavailable
+    from dralab.apiserver.storage.writers import note_writers
+    from dralab.cluster import open_store
+
+    release = release_of(kubernetes_version)
+    place = data or default_data()
+    if not place.exists():
+        raise UnusableInput(f"there is no store in {place}")
+    try:
+        store = open_store(place)
+    except StorageUnavailable as error:
+        raise UnusableInput(str(error)) from error
+    try:
+        counts = Counter(_told(each) for each in _found(store, release, apply=apply))
+    finally:
+        store.close()
+    for text, count in sorted(counts.items()):
+        echo(f"{count} x {text}")
+    if apply:
+        note_writers(place, frozenset({release}))
+    done = "written" if apply else "nothing is written without --apply"
+    note(f"{sum(counts.values())} objects are stored otherwise than by {release}: {done}")
+
+
+def _found(store: "Store", release: str, *, apply: bool) -> "list[MigratedObject]":
+    from dralab.api.kinds import Kinds
+    from dralab.apiserver.resources.assembly import new_resources
+    from dralab.apiserver.resources.migration import migrated, read_anew
+    from dralab.kernel.clock import WallClock
+    from dralab.kernel.randomness import Randomness
+
+    resources = new_resources(
+        store,
+        WallClock(),
+        Randomness.from_system(),
+        kinds=Kinds.standard(release=release),
+        bootstrap=False,
+    )
+    read_anew(resources)
+    return list(migrated(resources, apply=apply))
+
+
+def _told(each: "MigratedObject") -> str:
+    resource = each.key.resource
+    if each.unserved:
+        return f"{resource}: {each.before} is not served, and stays"
+    version = f"{each.before} becomes {each.after}" if each.before != each.after else each.after
+    lost = f", without {', '.join(each.lost)}" if each.lost else ""
+    return f"{resource}: {version}{lost}"

@@ -14,7 +14,7 @@ from dralab.allocation.inventory.placements import DevicePlacement
 from dralab.allocation.outcome import Unsatisfiable
 from dralab.allocation.problem import AllocationFeatures
 from dralab.allocation.selectors import CelSelectorCompiler
-from dralab.cli.conformance_allocator import command
+from dralab.cli.conformance import allocator as command
 
 CASES = Path(__file__).parents[3] / ".." / "shared" / "cases"
 pytestmark = pytest.mark.skipif(
