@@ -103,7 +103,12 @@ def kustomized(kubectl, folder):
         words = [kubectl, "kustomize", str(whole / folder.name)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found = list(yaml.load_all(done.stdout, yaml.CSafeLoader))
+    return without_deployments(done.stdout)
+
+
+def without_deployments(text):
+    """The objects of a project's manifest, but for the Deployments, whose programs run beside."""
+    found = yaml.load_all(text, yaml.CSafeLoader)
     return [each for each in found if each and each["kind"] != "Deployment"]
 
 

@@ -117,20 +117,56 @@ OPERATORS = {
         "github.com/crossplane/crossplane/v2/cmd/crossplane",
         "github.com/crossplane/crossplane/v2 v2.2.0",
     ),
+    "argoexec": (
+        "github.com/argoproj/argo-workflows/v3/cmd/argoexec",
+        "github.com/argoproj/argo-workflows/v3 v3.7.4",
+    ),
     "descheduler": (
         "sigs.k8s.io/descheduler/cmd/descheduler",
         "sigs.k8s.io/descheduler v0.36.0",
+    ),
+    "gatekeeper": (
+        "github.com/open-policy-agent/gatekeeper/v3",
+        "github.com/open-policy-agent/gatekeeper/v3 v3.23.1",
     ),
     "jobset": ("sigs.k8s.io/jobset", "sigs.k8s.io/jobset v0.12.0"),
     "kro": (
         "github.com/kubernetes-sigs/kro/cmd/controller",
         "github.com/kubernetes-sigs/kro v0.9.4",
     ),
+    "kube-state-metrics": (
+        "k8s.io/kube-state-metrics/v2",
+        "k8s.io/kube-state-metrics/v2 v2.18.0",
+    ),
+    "kuberay": (
+        "github.com/ray-project/kuberay/ray-operator",
+        "github.com/ray-project/kuberay/ray-operator v1.5.0",
+    ),
     "k9s": ("github.com/derailed/k9s", "github.com/derailed/k9s v0.50.16"),
     "kueue": ("sigs.k8s.io/kueue/cmd/kueue", "sigs.k8s.io/kueue v0.19.2"),
+    "kustomize-controller": (
+        "github.com/fluxcd/kustomize-controller",
+        "github.com/fluxcd/kustomize-controller v1.9.6",
+    ),
     "kwok": ("sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok v0.8.0"),
     "lws": ("sigs.k8s.io/lws/cmd", "sigs.k8s.io/lws v0.9.0"),
+    "mpi-operator": (
+        "github.com/kubeflow/mpi-operator/cmd/mpi-operator",
+        "github.com/kubeflow/mpi-operator v0.6.0",
+    ),
+    "source-controller": (
+        "github.com/fluxcd/source-controller",
+        "github.com/fluxcd/source-controller v1.9.6",
+    ),
     "stern": ("github.com/stern/stern", "github.com/stern/stern v1.33.0"),
+    "trainer": (
+        "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",
+        "github.com/kubeflow/trainer/v2 v2.0.0",
+    ),
+    "workflow-controller": (
+        "github.com/argoproj/argo-workflows/v3/cmd/workflow-controller",
+        "github.com/argoproj/argo-workflows/v3 v3.7.4",
+    ),
 }
 # Suites of other repositories: (variable, package, module), built by `go test -c`. They run in the
 # folder of their package, which `go list -m` finds.
@@ -151,11 +187,13 @@ SUITES = {
         "sigs.k8s.io/controller-runtime v0.24.1",
     ),
 }
+# Suites are built without `go vet`, which would check all of Kubernetes for eight minutes.
+TEST = ("test", "-c", "-vet=off")
 # Kubernetes' end-to-end suite, what runs it, and what its pods run: (package, how it is built).
 # They take some fifteen minutes, so they are built only if they are named. One variable names the
 # folder of all.
 E2E = {
-    "e2e.test": ("k8s.io/kubernetes/test/e2e", ("test", "-c")),
+    "e2e.test": ("k8s.io/kubernetes/test/e2e", TEST),
     "ginkgo": ("github.com/onsi/ginkgo/v2/ginkgo", ("build",)),
     "agnhost": ("k8s.io/kubernetes/test/images/agnhost", ("build",)),
     "sample-apiserver": ("k8s.io/sample-apiserver", ("build",)),
@@ -196,15 +234,14 @@ def main(arguments: list[str]) -> int:
         target = folder / name
         if name in BENCHMARKS:
             target.mkdir(exist_ok=True)
-            verbs = ["test", "-c", "-vet=off"]
             _build_package(
-                BENCHMARKS[name], f"k8s.io/kubernetes v{VERSION}", target, *verbs, trim=False
+                BENCHMARKS[name], f"k8s.io/kubernetes v{VERSION}", target, *TEST, trim=False
             )
             print(f"python -m benchmarks.scheduler_perf --beside {target}", flush=True)
             continue
         if name in OWN:
             variable = OWN[name]
-            verbs = ["test", "-c"] if name == "envtest" else ["build"]
+            verbs = TEST if name == "envtest" else ("build",)
             _go(TESTS / name, *verbs, "-o", str(target), ".")
         elif name in LANGUAGES:
             variable = "DRALAB_LANGUAGES"
@@ -218,8 +255,8 @@ def main(arguments: list[str]) -> int:
             _build_package(package, f"k8s.io/kubernetes v{VERSION}", target, *verbs)
         elif name in COMMANDS or name in SUITES:
             variable, package, module = (COMMANDS | SUITES)[name]
-            verb = ["build"] if name in COMMANDS else ["test", "-c"]
-            _build_package(package, module, target, *verb)
+            verbs = ("build",) if name in COMMANDS else TEST
+            _build_package(package, module, target, *verbs)
         else:
             variable = PROGRAMS[name][0]
             _build(name, folder / f"{name}.source", target)
