@@ -154,10 +154,6 @@ OPERATORS = {
         "github.com/kubeflow/mpi-operator/cmd/mpi-operator",
         "github.com/kubeflow/mpi-operator v0.6.0",
     ),
-    "source-controller": (
-        "github.com/fluxcd/source-controller",
-        "github.com/fluxcd/source-controller v1.9.6",
-    ),
     "stern": ("github.com/stern/stern", "github.com/stern/stern v1.33.0"),
     "trainer": (
         "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",

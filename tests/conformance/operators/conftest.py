@@ -90,6 +90,12 @@ def operator(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def sources_of():
+    """Return the folder of a Go module, by its path and version. Skips where it can't be had."""
+    return gomodules.sources
+
+
+@pytest.fixture(scope="session")
 def installed(tmp_path_factory):
     """Return the folder of programs of PyPI packages, installed apart. Skips without an index.
 

@@ -19,7 +19,10 @@ def replicas(number, *command):
 
 
 def mpi_job(name, workers, *launched):
-    specs = {"Launcher": replicas(1, *launched), "Worker": replicas(workers, "/usr/sbin/sshd", "-De")}
+    specs = {
+        "Launcher": replicas(1, *launched),
+        "Worker": replicas(workers, "/usr/sbin/sshd", "-De"),
+    }
     policy = {"cleanPodPolicy": "Running", "backoffLimit": 0}
     return {"metadata": {"name": name}, "spec": {"runPolicy": policy, "mpiReplicaSpecs": specs}}
 
