@@ -159,6 +159,13 @@ OPERATORS = {
         "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",
         "github.com/kubeflow/trainer/v2 v2.0.0",
     ),
+    **{
+        f"vpa-{name}": (
+            f"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/{name}",
+            "k8s.io/autoscaler/vertical-pod-autoscaler v1.7.2",
+        )
+        for name in ("recommender", "updater", "admission-controller")
+    },
     "workflow-controller": (
         "github.com/argoproj/argo-workflows/v3/cmd/workflow-controller",
         "github.com/argoproj/argo-workflows/v3 v3.7.4",

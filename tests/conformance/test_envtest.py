@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dralab.api.releases import versions
+
 SOURCE = Path(__file__).parent / "envtest"
 pytestmark = [
     pytest.mark.conformance,
@@ -33,10 +35,11 @@ def suite(tmp_path_factory):
     return target
 
 
-def test_a_suite_of_kubebuilder_passes(suite, tmp_path):
+@pytest.mark.parametrize("release", versions())
+def test_a_suite_of_kubebuilder_passes(suite, tmp_path, release):
     environment = {**os.environ, "XDG_DATA_HOME": str(tmp_path)}
     folder = subprocess.run(
-        [sys.executable, "-m", "dralab", "envtest", "path"],
+        [sys.executable, "-m", "dralab", "envtest", "use", release, "-p", "path"],
         env=environment, capture_output=True, text=True, check=True,
     ).stdout.strip()  # fmt: skip
     done = subprocess.run(
