@@ -403,6 +403,27 @@ def test_beyond_the_budget_a_fleet_does_not_know() -> None:
     assert isinstance(Fleet([node("node-0")], slices, CLASSES).allocate([ask(2)]), DevicePlacement)
 
 
+def test_a_dead_end_under_a_match_rule_costs_no_step_for_devices_of_other_values() -> None:
+    slices = [
+        each
+        for number in range(50)
+        for each in slices_of(
+            f"p{number:02}",
+            {"allNodes": True},
+            [{"name": name, "attributes": {"card": {"int": number}}} for name in ("a", "b")],
+        )
+    ]
+    fleet = Fleet([node("n")], slices, CLASSES, budget=40)
+    first = {"request": "r", "driver": "d", "pool": "p00", "device": "a"}
+    fleet.mark_in_use({"devices": {"results": [first]}})
+    claim = ask(2)
+    claim["spec"]["devices"]["constraints"] = [{"matchAttribute": "d/card"}]
+    found = fleet.allocate([claim])
+    assert isinstance(found, DevicePlacement)
+    devices = found.allocations[0]["devices"]["results"]
+    assert [(each["pool"], each["device"]) for each in devices] == [("p01", "a"), ("p01", "b")]
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_equal_nodes_share_their_plans(count: int) -> None:
     nodes = [node(f"node-{i}") for i in range(50)]

@@ -360,7 +360,7 @@ class Fleet:
             found = planner.plans.get(key, MISSING)
             if found is not MISSING:
                 return found
-        states = [self.use.states[each] for each in seen]
+        states = list(map(self.use.states.__getitem__, seen))
         key = planner.key(states)
         found = planner.plans.get(key, MISSING)
         return planner.plan(states, key) if found is MISSING else found
@@ -375,8 +375,13 @@ class Fleet:
         return self._placement(number, plan)
 
     def _placement(self, number: int, plan: Plan) -> DevicePlacement:
-        pools = [self.pools.records[each] for each in self.sees[number]]
-        return placement(plan, pools, self.nodes[number].name, self.share_ids)
+        seen = self.sees[number]
+        return placement(
+            plan,
+            lambda pool: self.pools.records[seen[pool]],
+            self.nodes[number].name,
+            self.share_ids,
+        )
 
     def candidates_of(self, names: Iterable[str]) -> int:
         """Return the bit set of some nodes."""

@@ -1,6 +1,6 @@
 """From a plan to what is written: one `status.allocation` mapping per claim of a pod."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -31,14 +31,14 @@ def _this_node(name: str) -> JsonDict:
 
 
 def placement(
-    plan: Plan, pools: Sequence[PoolRecord], node: str, share_ids: ShareIds
+    plan: Plan, pool_at: Callable[[int], PoolRecord], node: str, share_ids: ShareIds
 ) -> DevicePlacement:
-    """Return what a plan comes to on one node, which sees these pools."""
+    """Return what a plan comes to on one node, which sees these pools by position."""
     allocations = []
     for rows, configs, selector in zip(plan.rows, plan.configs, plan.selectors, strict=True):
         results: list[dict[str, Any]] = []
         for row in rows:
-            pool = pools[row.pool]
+            pool = pool_at(row.pool)
             if row.chosen is None:
                 results.append(
                     {

@@ -7,7 +7,8 @@ states are the states of the pools that matter to the kind, and whose transition
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from operator import lt
+from itertools import accumulate
+from operator import itemgetter, lt
 from typing import Any, Final
 
 from dralab.allocation.inventory.plan_results import (
@@ -33,7 +34,14 @@ from dralab.allocation.results import chosen_device, configs_of, node_selector, 
 from dralab.allocation.search.alternatives import Alternative, RefusedError
 from dralab.allocation.search.backtracking import BudgetError, Effort
 from dralab.allocation.search.eligibility import WHOLE, Eligibility, SearchError, SelectorAnswers
-from dralab.allocation.search.node_devices import DeviceState, NodeDevices, bits, mask_of
+from dralab.allocation.search.node_devices import (
+    DeviceState,
+    NodeDevices,
+    Remaining,
+    bits,
+    changed,
+    mask_of,
+)
 from dralab.allocation.search.reduction import solve
 from dralab.allocation.search.rules import rules_of
 from dralab.allocation.search.setup import (
@@ -43,8 +51,10 @@ from dralab.allocation.search.setup import (
     prepare_alternatives,
 )
 
-# Plans that one planner remembers; beyond it they are forgotten, which costs time alone.
+# Plans that one planner remembers, and states of pools in their keys; beyond it they are forgotten,
+# which costs time alone.
 MOST_PLANS: Final = 100_000
+MOST_STATES_IN_KEYS: Final = 10_000_000
 STATES_OF_CLAIM: Final[frozenset[str]] = frozenset({"match", "distinct"})
 
 
@@ -129,8 +139,15 @@ class NodeShape:
         self.masks = [
             shape.everything << offset for shape, offset in zip(shapes, self.offsets, strict=True)
         ]
+        groups = [len(shape.node_devices.counter_groups) for shape in shapes]
+        self._first_groups = list(accumulate(groups, initial=0))
         self.answers = SelectorAnswers(self.node_devices)
         self.planners: dict[ClaimKind, Planner] = {}
+        # The state of the node that was asked for last: the next differs in few pools.
+        self._last: tuple[Sequence[PoolState | None], DeviceState] = (
+            (None,) * len(shapes),
+            DeviceState(0, 0, (Remaining((), ()),) * sum(groups), {}),
+        )
 
     def planner(self, kind: ClaimKind, budget: int) -> "Planner":
         """Return the planner of a kind."""
@@ -143,20 +160,22 @@ class NodeShape:
         """Return the states of all pools as one state of the node."""
         if len(states) == 1:
             return states[0].state
-        used = charged = 0
-        remaining: list[Any] = []
-        room = {}
-        for each, offset in zip(states, self.offsets, strict=True):
-            own = each.state
-            if own.used:
-                used |= own.used << offset
-            if own.charged:
-                charged |= own.charged << offset
+        before, (used, charged, known, rooms) = self._last
+        remaining, room = list(known), dict(rooms)
+        for at in changed(before, states):
+            own, was, offset = states[at].state, before[at], self.offsets[at]
+            used = used & ~self.masks[at] | own.used << offset
+            charged = charged & ~self.masks[at] | own.charged << offset
             if own.remaining:
-                remaining += own.remaining
+                first = self._first_groups[at]
+                remaining[first : first + len(own.remaining)] = own.remaining
+            for number in was.state.room if was else ():
+                del room[number + offset]
             for number in own.room:
                 room[number + offset] = own.room[number]
-        return DeviceState(used, charged, tuple(remaining), room)
+        found = DeviceState(used, charged, tuple(remaining), room)
+        self._last = (states, found)
+        return found
 
     def pool_and_number(self, number: int) -> tuple[int, int]:
         """Return the pool of a device, and its number there."""
@@ -191,6 +210,8 @@ class Planner:
         self.relevant = tuple(position for position, mask in enumerate(shape.masks) if union & mask)
         # The pool that alone matters, -1 where several do or none.
         self.only = self.relevant[0] if len(self.relevant) == 1 else -1
+        self._relevant_of = itemgetter(*self.relevant) if self.relevant else None
+        self._most_plans = min(MOST_PLANS, MOST_STATES_IN_KEYS // max(1, len(self.relevant)))
         self.impossible = self.known is not None and not kind.some_all and self._short()
         self.single = kind.single if self.known is not None and self.only >= 0 else None
         self.wanted = self.known[self.single] if self.single and self.known else 0
@@ -200,7 +221,7 @@ class Planner:
         self.groups = self._groups() if self.single else []
         self.consuming = self.node_devices.consuming
         self.special = self._special()
-        self._without_room: dict[tuple[Alternative, int, PoolState], int] = {}
+        self._nothing_left: dict[Alternative, tuple[Sequence[PoolState | None], int]] = {}
         self._configs: dict[tuple[Alternative, ...], tuple[tuple[Mapping[str, Any], ...], ...]] = {}
         self.offset = shape.offsets[self.only] if self.only >= 0 else 0
         self.several = (
@@ -277,9 +298,7 @@ class Planner:
 
     def key(self, states: Sequence[PoolState]) -> object:
         """Return what a plan depends on: the states of the pools that matter."""
-        if self.only >= 0:
-            return states[self.only]
-        return tuple(states[position] for position in self.relevant)
+        return self._relevant_of(states) if self._relevant_of else ()
 
     def plan(self, states: Sequence[PoolState], key: object) -> Planned:
         """Work out the plan for a state that was not met before."""
@@ -295,7 +314,7 @@ class Planner:
             found = self._of_several(self.several, states)
         else:
             found = self._full(states)
-        if len(self.plans) >= MOST_PLANS:
+        if len(self.plans) >= self._most_plans:
             self.plans.clear()
         self.plans[key] = found
         return found
@@ -412,29 +431,23 @@ class Planner:
         known = self.known if known is None else known
         if known is None or not self.node_devices.shareable:
             return known
-        in_use = [at for at in self.relevant if states[at].state.room]
         found = dict(known)
         for alternative, mask in known.items():
             if mask & self.node_devices.shareable and not (alternative.admin or alternative.all):
-                full = 0
-                for at in in_use:
-                    full |= self._exhausted(alternative, at, states[at]) << self.shape.offsets[at]
-                found[alternative] = mask & ~full
+                found[alternative] = mask & ~self._exhausted(alternative, states)
         return found
 
-    def _exhausted(self, alternative: Alternative, at: int, state: PoolState) -> int:
-        """Return the shared devices of a pool that have less left than a request takes."""
-        key = (alternative, at, state)
-        full = self._without_room.get(key)
-        if full is None:
-            if len(self._without_room) >= MOST_PLANS:
-                self._without_room.clear()
-            full = 0
-            for inside, room in state.state.room.items():
-                wanted = self.eligibility.amounts(alternative, inside + self.shape.offsets[at])
+    def _exhausted(self, alternative: Alternative, states: Sequence[PoolState]) -> int:
+        """Return the shared devices that have less left than a request takes."""
+        before, full = self._nothing_left.get(alternative, ((None,) * len(states), 0))
+        for at in changed(before, states):
+            offset = self.shape.offsets[at]
+            full &= ~self.shape.masks[at]
+            for inside, room in states[at].state.room.items():
+                wanted = self.eligibility.amounts(alternative, inside + offset)
                 if wanted and any(map(lt, room, wanted)):
-                    full |= 1 << inside
-            self._without_room[key] = full
+                    full |= 1 << inside + offset
+        self._nothing_left[alternative] = (states, full)
         return full
 
     def setup(

@@ -94,8 +94,8 @@ class PoolRecord:
     """
 
     __slots__ = (
-        "_nodes", "_pool", "content", "driver", "features", "home", "irregular", "name", "shape",
-        "slices",
+        "_nodes", "_pool", "content", "driver", "features", "home", "irregular", "name",
+        "one_scope", "shape", "slices",
     )  # fmt: skip
 
     def __init__(
@@ -119,6 +119,10 @@ class PoolRecord:
         self.shape: PoolShape  # set by the caller that finds it
         homes = {each.node_scope.node for each in slices}
         self.home = homes.pop() if len(homes) == 1 else ""
+        # Whether a node that can use one of its slices can use them all.
+        self.one_scope = not any(
+            each.per_device_scope or each.node_scope != slices[0].node_scope for each in slices
+        )
         self._pool: Pool | None = None
 
     @property
@@ -411,7 +415,7 @@ class Pools:
     @staticmethod
     def _flags(record: PoolRecord, node: Node) -> tuple[tuple[bool, ...] | bool, ...]:
         """Return which slices, or devices of them, a node that sees a pool can use."""
-        if len(record.slices) == 1 and not record.slices[0].per_device_scope:
+        if record.one_scope:
             return (True,)
         return tuple(
             tuple(device.node_scope.accepts(node) for device in each.devices)

@@ -5,13 +5,13 @@ first walk, without backtracking, because it evaluates selectors in the order of
 allocator.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.eligibility import SearchError
-from dralab.allocation.search.node_devices import DeviceState, lowest_first
-from dralab.allocation.search.rules import Rules, agreed
+from dralab.allocation.search.node_devices import DeviceState
+from dralab.allocation.search.rules import MatchedValues, Rules, agreed
 from dralab.allocation.search.setup import PickedAlternative, SearchSetup
 
 
@@ -238,9 +238,11 @@ def _straight(
     if len(devices) == alternative.count:
         return begun, position
     start = devices[-1] + 1 if devices else 0
-    for number in _candidates(walk.setup, alternative, position.state):
-        if number < start:
-            continue
+    mask = _candidates(walk.setup, alternative, position) >> start << start
+    while mask:
+        low = mask & -mask
+        mask ^= low
+        number = low.bit_length() - 1
         walk.effort.spend()
         after = walk.with_device(alternative, number, position)
         if after is not None:
@@ -248,11 +250,20 @@ def _straight(
             position = after
             if len(devices) == alternative.count:
                 return tuple(devices), position
+            mask &= _candidates(walk.setup, alternative, position)
     return None
 
 
-def _candidates(setup: SearchSetup, alternative: Alternative, state: DeviceState) -> Iterable[int]:
-    if setup.candidates is None:
-        return range(len(setup.node_devices.offers))
+def _candidates(setup: SearchSetup, alternative: Alternative, position: SearchPosition) -> int:
+    """Return the devices to try, without those that a rule or their use leaves out for sure."""
+    if setup.candidates is None or setup.known is None:
+        return (1 << len(setup.node_devices.offers)) - 1
     mask = setup.candidates[alternative]
-    return lowest_first(mask if alternative.admin else mask & ~state.used)
+    for rule in position.rules:
+        if isinstance(rule, MatchedValues) and rule.constraint.covers(alternative.name):
+            mask &= rule.admitted(
+                setup.eligibility.carried(
+                    alternative, rule.constraint.name, setup.known[alternative]
+                )
+            )
+    return mask if alternative.admin else mask & ~position.state.used

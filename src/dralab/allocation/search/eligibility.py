@@ -92,7 +92,7 @@ class Eligibility:
         self._accepts: dict[tuple[Alternative, int], bool] = {}
         self._amounts: dict[tuple[Alternative, int], tuple[Number, ...] | None] = {}
         self._values: dict[tuple[Alternative | None, int, str], Values | None] = {}
-        self.carried: dict[tuple[Alternative, str], DevicesByValue] = {}
+        self._carried: dict[tuple[Alternative, str], DevicesByValue] = {}
         # What searches work out about devices and counter groups, and can use again.
         self.served: dict[object, tuple[tuple[int, ...], ...] | None] = {}
         self.likeness: dict[int, object] = {}
@@ -216,6 +216,17 @@ class Eligibility:
                 return None
             amounts.append(amount)
         return tuple(amounts) if shared else WHOLE
+
+    def carried(self, alternative: Alternative, name: str, among: int) -> DevicesByValue:
+        """Return the devices by their values of an attribute, for a request that these serve."""
+        found = self._carried.get((alternative, name))
+        if found is None:
+            by_value: dict[tuple[str, Scalar], int] = {}
+            for number in bits(among):
+                for value in sorted(self.values(alternative, number, name) or (), key=repr):
+                    by_value[value] = by_value.get(value, 0) | 1 << number
+            found = self._carried[alternative, name] = DevicesByValue(by_value)
+        return found
 
     def values(self, alternative: Alternative, number: int, name: str) -> Values | None:
         """Return the typed values that constraints see, None if the device has none.

@@ -17,7 +17,6 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
-from dralab.allocation.problem import Scalar
 from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.backtracking import Effort
 from dralab.allocation.search.eligibility import DevicesByValue, SearchError, Values
@@ -251,7 +250,8 @@ class Feasibility:
                 complete = False
             for place in covered:
                 demand = result[place]
-                mask = demand.mask & self._admitted(rule, demand.alternative)
+                carried = self._carried(demand.alternative, rule.constraint.name)
+                mask = demand.mask & rule.admitted(carried)
                 result[place] = OpenRequest(demand.alternative, demand.need, mask)
             if isinstance(rule, DistinctValues) and not self._enough(result, covered, rule):
                 # Nothing can be served: let the caller's count of devices see it.
@@ -295,32 +295,9 @@ class Feasibility:
             apart |= mask_of(list(islice(bits(free), demand.need)))
         return True
 
-    def _admitted(self, rule: MatchedValues | DistinctValues, alternative: Alternative) -> int:
-        """Return the devices whose values a rule still admits, each by itself."""
-        carried = self._carried(alternative, rule.constraint.name)
-        if isinstance(rule, MatchedValues) and rule.common is not None:
-            return carried.with_any_of(rule.common)
-        if isinstance(rule, DistinctValues):
-            return carried.any & ~carried.with_any_of(rule.taken)
-        return carried.any
-
     def _carried(self, alternative: Alternative, name: str) -> DevicesByValue:
-        known = self.eligibility.carried
-        found = known.get((alternative, name))
-        if found is None:
-            by_value: dict[tuple[str, Scalar], int] = {}
-            mask = (
-                self.eligible[alternative]
-                if self.setup.known is None
-                else self.setup.known[alternative]
-            )
-            for number in bits(mask):
-                for value in sorted(
-                    self.eligibility.values(alternative, number, name) or (), key=repr
-                ):
-                    by_value[value] = by_value.get(value, 0) | 1 << number
-            found = known[alternative, name] = DevicesByValue(by_value)
-        return found
+        masks = self.eligible if self.setup.known is None else self.setup.known
+        return self.eligibility.carried(alternative, name, masks[alternative])
 
     def _enough(
         self, demands: Sequence[OpenRequest], covered: Sequence[int], rule: DistinctValues

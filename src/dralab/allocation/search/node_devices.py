@@ -6,6 +6,8 @@ a new one. Sets of devices are integers used as bit sets: bit i is device i.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress, count
+from operator import is_not
 from typing import Final, NamedTuple
 
 from dralab.allocation.pools import Offer, Pool, PoolView
@@ -108,13 +110,20 @@ class NodeDevices:
                 self.members[consumption.counter_group] |= 1 << number
         self.consuming = sum(self.members)
         self._fitting: dict[tuple[int, Remaining], int] = {}
+        # The answer before: the next state differs from it in few counter groups.
+        self._last_fitting: tuple[Sequence[Remaining | None], int] = (
+            (None,) * len(self.counter_groups),
+            0,
+        )
 
     def fitting(self, state: DeviceState) -> int:
         """Return the devices whose counters are paid for, or would still suffice for one."""
-        mask = ~self.consuming | state.charged
-        for counter_group, remaining in enumerate(state.remaining):
-            mask |= self.fitting_in(counter_group, remaining)
-        return mask
+        before, mask = self._last_fitting
+        for counter_group in changed(before, state.remaining):
+            mask &= ~self.members[counter_group]
+            mask |= self.fitting_in(counter_group, state.remaining[counter_group])
+        self._last_fitting = (state.remaining, mask)
+        return mask | ~self.consuming | state.charged
 
     def fitting_in(self, counter_group: int, remaining: Remaining) -> int:
         """Return the devices of a counter group that fit into what it has left."""
@@ -259,6 +268,11 @@ def overdrawn(remaining: Remaining, consumption: Consumption) -> Remaining:
         ruling = groups[position]
         groups[position] = mine if ruling is None else ruling & mine
     return Remaining(tuple(counters), tuple(groups))
+
+
+def changed(before: Sequence[object], after: Sequence[object]) -> Iterator[int]:
+    """Yield the positions at which another object stands than before."""
+    return compress(count(), map(is_not, before, after))
 
 
 def bits(mask: int) -> list[int]:

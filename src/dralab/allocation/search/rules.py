@@ -6,7 +6,7 @@ from typing import Self
 
 from dralab.allocation.problem import Constraint
 from dralab.allocation.search.alternatives import Alternative
-from dralab.allocation.search.eligibility import Eligibility, Values
+from dralab.allocation.search.eligibility import DevicesByValue, Eligibility, Values
 from dralab.values.quantity import Number
 
 
@@ -31,6 +31,10 @@ class MatchedValues:
             offered &= self.common
         return replace(self, common=offered) if offered else None
 
+    def admitted(self, carried: DevicesByValue) -> int:
+        """Return the devices whose values the rule still admits, each by itself."""
+        return carried.any if self.common is None else carried.with_any_of(self.common)
+
 
 @dataclass(frozen=True, slots=True)
 class DistinctValues:
@@ -50,6 +54,10 @@ class DistinctValues:
         if offered is None or offered & self.taken:
             return None
         return replace(self, taken=self.taken | offered)
+
+    def admitted(self, carried: DevicesByValue) -> int:
+        """Return the devices whose values the rule still admits, each by itself."""
+        return carried.any & ~carried.with_any_of(self.taken)
 
 
 @dataclass(frozen=True, slots=True)
