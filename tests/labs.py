@@ -5,6 +5,7 @@ from contextlib import suppress
 from builders import worker
 from dralab.api.kinds import Kinds
 from dralab.api.releases import MIXED
+from dralab.api.resource.features import of_simulations
 from dralab.api.status import ApiError
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
@@ -21,7 +22,8 @@ class Server(LocalClient):
     """The client of a server that keeps what was asked, and fails or goes silent on demand."""
 
     def __init__(self, clock, features=None, release=MIXED):
-        self._clock, self._features, self._release = clock, features, release
+        on = of_simulations(release) if features is None else features
+        self._clock, self._features, self._release = clock, on, release
         self.begin_anew()
         self.log = []
         self.watches = []

@@ -112,6 +112,17 @@ def test_a_field_whose_gate_is_off_is_dropped_and_kept_where_it_is_in_use():
     assert "evictionResponders" in sent(again, "PUT", f"{PODS}/p", stored)["spec"]
 
 
+GROUP = {"schedulingGroup": {"podGroupName": "g"}}
+
+
+def test_the_default_server_has_no_gangs_unless_the_gate_is_on():
+    made = pod(**GROUP)
+    assert "schedulingGroup" not in sent(ApiServer(MemoryStore()), "POST", PODS, made)["spec"]
+    on = with_gates("GenericWorkload=true")
+    stored = sent(ApiServer(MemoryStore(), features=on), "POST", PODS, made)
+    assert stored["spec"]["schedulingGroup"] == GROUP["schedulingGroup"]
+
+
 def test_pods_have_no_claims_where_devices_are_off():
     claims = [{"name": "d", "resourceClaimName": "c"}]
     container = {"name": "c", "image": "i", "resources": {"claims": [{"name": "d"}]}}

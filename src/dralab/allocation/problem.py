@@ -7,7 +7,7 @@ abstract (`DeviceSelector`), so that each generation brings its own expression e
 Source of the meanings: KEP-4381 and its follow-ups; the field names are those of resource.k8s.io.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
@@ -478,6 +478,15 @@ class AllocationFeatures:
         """Return the features of exactly these gates; names that change nothing are let pass."""
         on = {GATES[part] for gate in gates for part in gate.split("+") if part in GATES}
         return cls(**{item.name: item.name in on for item in fields(cls)})
+
+    @classmethod
+    def without(cls, gates: Collection[str]) -> "AllocationFeatures":
+        """Return all features but those of these gates.
+
+        >>> AllocationFeatures.without(["DRAAdminAccess"]).admin_access
+        False
+        """
+        return cls(**{part: False for gate, part in GATES.items() if gate in gates})
 
 
 GATES: Final[Mapping[str, str]] = MappingProxyType(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from dralab.api.gated_fields import NONE, gated_in
+from dralab.api.gated_fields import gated_in
 from dralab.api.go_structs import embedded_in, types_of
 from dralab.api.messages import Messages, message_of
 from dralab.api.releases import MIXED
@@ -294,7 +294,7 @@ class _Struct:
         facts = presence_of(schema.name) if schema.name else None
         fields: dict[str, tuple[type | None, Decode, bool]] = {}
         shown: list[tuple[str, Callable[[], Any]]] = []
-        gated = gated_in(schema.name) if schema.release != MIXED else NONE
+        gated = gated_in(schema.name)
         for name, part in schema.properties.items():
             plain: type | None = str if part.type == "string" and not part.format else None
             if part.type == "boolean":

@@ -4,8 +4,9 @@ Which field needs which gate is data (`data/gated_fields.json.gz`, from tags bes
 Objects of the device API are looked at in the form that is stored (`api/resource/disabling`).
 """
 
+import copy
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from dralab.api.releases import unpacked
 from dralab.api.schemas import Schema, Schemas
 from dralab.values.json_types import JsonDict
 
+Path = tuple[str, ...]
 EACH: Final = "*"
 NONE: Final[Mapping[str, Sequence[str]]] = {}
 
@@ -34,11 +36,44 @@ def gated_in(definition: str) -> Mapping[str, Sequence[str]]:
 
 def drop(value: JsonDict, old: Mapping[str, Any] | None, release: str, off: frozenset[str]) -> None:
     """Take the fields whose gates are `off` out of an object, but for those that `old` uses."""
-    for path, gates in gated_paths(release, str(value["apiVersion"]), str(value["kind"])):
-        if off.isdisjoint(gates) or not uses(value, path) or (old is not None and uses(old, path)):
-            continue
+    paths = paths_of(release, str(value["apiVersion"]), str(value["kind"]), off)
+    _take_out(value, _used(value, paths, old))
+
+
+def without(
+    value: JsonDict, paths: Iterable[Path], old: Mapping[str, Any] | None = None
+) -> JsonDict:
+    """Return an object without the fields at some paths, but for those that `old` uses.
+
+    The object itself is returned where it has none of them.
+
+    >>> without({"spec": {"a": 1, "b": 2}}, [("spec", "a")])
+    {'spec': {'b': 2}}
+    """
+    found = _used(value, paths, old)
+    return _take_out(copy.deepcopy(value), found) if found else value
+
+
+def _used(value: JsonDict, paths: Iterable[Path], old: Mapping[str, Any] | None) -> Sequence[Path]:
+    return [path for path in paths if uses(value, path) and (old is None or not uses(old, path))]
+
+
+def _take_out(value: JsonDict, paths: Iterable[Path]) -> JsonDict:
+    for path in paths:
         for holder in holders(value, path):
             holder.pop(path[-1], None)
+    return value
+
+
+@lru_cache(maxsize=256)
+def paths_of(release: str, api_version: str, kind: str, gates: frozenset[str]) -> Sequence[Path]:
+    """Return the fields of a kind that need one of some gates.
+
+    >>> paths_of("1.37", "v1", "Pod", frozenset({"EvictionRequestAPI"}))
+    (('spec', 'evictionResponders'),)
+    """
+    found = gated_paths(release, api_version, kind)
+    return tuple(path for path, needed in found if not gates.isdisjoint(needed))
 
 
 def gates_at(release: str, api_version: str, kind: str, path: str) -> Collection[str]:
@@ -56,15 +91,15 @@ def gates_at(release: str, api_version: str, kind: str, path: str) -> Collection
 @lru_cache(maxsize=256)
 def gated_paths(
     release: str, api_version: str, kind: str
-) -> Sequence[tuple[tuple[str, ...], Collection[str]]]:
+) -> Sequence[tuple[Path, Collection[str]]]:
     """Return the fields of a kind that need gates: each path, with its gates."""
     schema = Schemas.standard(release).schema_of(api_version, kind)
     return () if schema is None else tuple(_gated(schema, (), ()))
 
 
 def _gated(
-    schema: Schema, path: tuple[str, ...], within: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], Collection[str]]]:
+    schema: Schema, path: Path, within: tuple[str, ...]
+) -> Iterator[tuple[Path, Collection[str]]]:
     if schema.name and schema.name in within:
         return
     deeper = (*within, schema.name)
@@ -78,12 +113,12 @@ def _gated(
             yield from _gated(below, (*path, EACH), deeper)
 
 
-def uses(obj: Mapping[str, Any], path: tuple[str, ...]) -> bool:
+def uses(obj: Mapping[str, Any], path: Path) -> bool:
     """Return whether an object has a value at a path, in which `*` stands for each item."""
     return any(holder.get(path[-1]) is not None for holder in holders(obj, path))
 
 
-def holders(value: Any, path: tuple[str, ...]) -> Iterator[Any]:
+def holders(value: Any, path: Path) -> Iterator[Any]:
     """Yield the mappings in which the last name of a path is or could be."""
     if len(path) == 1:
         if isinstance(value, dict):

@@ -5,6 +5,7 @@ import threading
 
 import click
 
+from dralab.cli._components import features_of, release_of
 from dralab.cli._connection import ClusterConnection, cluster_options
 from dralab.cli._options import opt, options
 from dralab.cli._terminal import echo
@@ -24,6 +25,16 @@ def scheduler(
         default=True,
     ),
     seed: int | None = opt("Random seed for the share IDs of devices, for repeatable runs."),
+    kubernetes_version: str = opt(
+        "The release of the scheduler, with its feature gates; it may be older than the server.",
+        metavar="1.NN",
+        default="",
+    ),
+    feature_gates: str = opt(
+        "Feature gates of the scheduler: GenericWorkload=true for gangs.",
+        metavar="GATE=true|false[,…]",
+        default="",
+    ),
     verbose: bool = opt("Log each retry and its reason.", flags="-v --verbose"),
 ) -> None:
     """Run the scheduler, devices included, against any cluster until Ctrl-C or SIGTERM.
@@ -35,6 +46,7 @@ def scheduler(
     Example: `dralab scheduler --kubeconfig lab.kubeconfig`
     """
     from dralab.allocation.selectors import CelSelectorCompiler
+    from dralab.api.resource.features import off_in
     from dralab.cli.apiserver import note
     from dralab.components import older_parts
     from dralab.components.control_plane import election, new_identity
@@ -45,13 +57,15 @@ def scheduler(
     from dralab.runtime.manager import Manager
     from dralab.scheduler.scheduler import Scheduler
 
+    release = release_of(kubernetes_version)
+    off = off_in(release, features_of(feature_gates, release))
     client = connection.client(verbose=verbose)
     note(f"scheduling {name} at {client.access.server}")
     # Writing a pod's claims and binding it wait for the network: several at a time.
     engine = LiveEngine(name="scheduler", workers=8)
     randomness = Randomness.from_system() if seed is None else Randomness(seed)
     manager = Manager(engine, client, randomness)
-    made = Scheduler(manager, CelSelectorCompiler(), name=name)
+    made = Scheduler(manager, CelSelectorCompiler(), name=name, off=off)
     for parts in older_parts.PARTS:
         if serves(client, parts.sign):
             parts.scheduling(manager, made)

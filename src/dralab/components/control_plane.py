@@ -9,6 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from dralab.api.resource.features import off_in
 from dralab.components import older_parts, roles
 from dralab.kernel.clock import Clock
 from dralab.kernel.randomness import Randomness
@@ -116,6 +117,7 @@ class ControlPlane:
                 ca=cluster.ca,
                 signing_files=cluster.signing_files,
                 load_balancers=self.load_balancers,
+                off=off_in(kinds.release, cluster.server.features),
             )
             manager.start()
             if self.scheduler is not None and not self.alone:
@@ -168,6 +170,7 @@ def assemble(
     ca: str = "",
     signing_files: tuple[Path, Path] | None = None,
     load_balancers: "IPv4Network | None" = None,
+    off: frozenset[str] = frozenset(),
 ) -> "Scheduler | None":
     """Put scheduler and controllers on a manager; return the scheduler, if it is one of them.
 
@@ -176,8 +179,8 @@ def assemble(
     pods that fit nowhere; `alone` says that no other one writes to the server; `ca` is what pods
     are told of the server's certificate authority; `signing_files` are the certificate and the
     private key of the one that signs requests for certificates; `load_balancers` is where Services
-    of that type get their addresses. On a server without today's device API run the controllers
-    that need nothing of it, and no scheduler.
+    of that type get their addresses; `off` are the feature gates that are off. On a server without
+    today's device API run the controllers that need nothing of it, and no scheduler.
     """
     from dralab.allocation.selectors import CelSelectorCompiler
     from dralab.controllers import registry
@@ -199,7 +202,7 @@ def assemble(
         return None
     manager = manager.acting_as(SCHEDULER_USER)
     scheduler = Scheduler(
-        manager, CelSelectorCompiler(), explain=briefly if brief else None, alone=alone
+        manager, CelSelectorCompiler(), explain=briefly if brief else None, alone=alone, off=off
     )
     for parts in older_parts.served(kinds):
         parts.scheduling(manager, scheduler)

@@ -10,7 +10,8 @@
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from dralab.api.resource.features import Features
+from dralab.api.releases import MIXED
+from dralab.api.resource.features import Features, of_simulations, off_in
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.components.control_plane import assemble
@@ -54,8 +55,9 @@ class SimulatedCluster:
         if events is None:
             self.engine.clock.advance_to(from_rfc3339(beginning))
         randomness = Randomness(seed)
+        on = of_simulations() if features is None else features
         self.server = ApiServer(
-            MemoryStore(), clock=self.engine.clock, randomness=randomness, features=features
+            MemoryStore(), clock=self.engine.clock, randomness=randomness, features=on
         )
         if profiles:
             install(self.server.resources, profiles)
@@ -67,6 +69,7 @@ class SimulatedCluster:
             kinds=self.server.resources.kinds,
             brief=brief,
             alone=True,
+            off=off_in(MIXED, on),
         )
         self.manager.start()
         self.settle()

@@ -14,6 +14,7 @@ from dralab.runtime.cache import Cache
 from dralab.runtime.client import Resource
 from dralab.runtime.manager import Manager
 from dralab.scheduler.binder import Binder
+from dralab.scheduler.own_gates import OwnGates
 from dralab.scheduler.pod_reports import PodReports
 from dralab.scheduler.queueing_hints import matters
 from dralab.scheduler.waiting_pods import WaitingPods
@@ -32,6 +33,11 @@ class SchedulingLoop(Protocol):
     @property
     def leads(self) -> bool:
         """Whether anything may be written now."""
+        ...
+
+    @property
+    def gates(self) -> OwnGates:
+        """The feature gates of the scheduler."""
         ...
 
     def changed(
@@ -71,9 +77,9 @@ class ClusterEvents:
         self._loop = loop
         self._follows_composites = False
         manager.cache(resources.NODES).subscribe(self._node)
-        self._follow(resources.SLICES, self._slice)
+        self._follow(resources.SLICES, self._slice, "ResourceSlice")
         self._follow(resources.TAINT_RULES, self._rule)
-        self._follow(resources.CLASSES, self._class)
+        self._follow(resources.CLASSES, self._class, "DeviceClass")
         self._follow(resources.STORAGE_CLASSES, lambda *_: loop.changed(ClusterChange.VOLUMES))
         self._follow(resources.VOLUMES, self._volume)
         manager.cache(resources.VOLUME_CLAIMS).subscribe(self._volume_claim)
@@ -81,12 +87,16 @@ class ClusterEvents:
         manager.cache(resources.POD_GROUPS).subscribe(partial(self._group, POD_GROUP))
         pods.subscribe(self._pod)
 
-    def _follow(self, resource: Resource, put: Callable[[str, JsonDict | None], None]) -> None:
+    def _follow(
+        self, resource: Resource, put: Callable[[str, JsonDict | None], None], kind: str = ""
+    ) -> None:
+        """Have the changes of a collection; of a `kind`, as the scheduler's own gates have it."""
 
         def change(old: JsonDict | None, new: JsonDict | None) -> None:
             obj = new if new is not None else old
             if obj is not None:
-                put(obj["metadata"]["name"], new)
+                name = obj["metadata"]["name"]
+                put(name, new and self._loop.gates.known(kind, new))
 
         self.manager.cache(resource).subscribe(change)
 
@@ -139,6 +149,7 @@ class ClusterEvents:
         if obj is None:
             return
         if new is not None:
+            new = self._loop.gates.known(kind, new)
             groups.put(kind, new)
             if parent_of(new) and not self._follows_composites:
                 # Few clusters have any: they are asked for when a group names its parent.

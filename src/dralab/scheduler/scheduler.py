@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from dralab.allocation import v1
 from dralab.allocation.allocator import DEFAULT_BUDGET
+from dralab.allocation.problem import AllocationFeatures
 from dralab.api.status import ApiError
 from dralab.explanation.answers import ReasonWriter
 from dralab.kernel.clock import SECOND
@@ -28,6 +29,7 @@ from dralab.scheduler import binding, withdrawal
 from dralab.scheduler.attempts import Attempts
 from dralab.scheduler.binder import Binder
 from dralab.scheduler.cluster_events import ClusterEvents
+from dralab.scheduler.own_gates import OwnGates
 from dralab.scheduler.pod_reports import PodReports
 from dralab.scheduler.queue import QueuedPod, SchedulingQueue
 from dralab.scheduler.waiting_pods import WaitingPods
@@ -58,7 +60,8 @@ class Scheduler:
     """Schedules the pods that name it in `schedulerName`, and leaves all others alone.
 
     `environment` turns the expressions of selectors into conditions; `explain` makes the text of
-    a pod's condition from a refusal (by default all that can be said in 1,024 bytes).
+    a pod's condition from a refusal (by default all that can be said in 1,024 bytes); `off` are
+    the feature gates of its own release that are off.
     """
 
     def __init__(
@@ -70,8 +73,10 @@ class Scheduler:
         explain: Explain | None = None,
         budget: int = DEFAULT_BUDGET,
         alone: bool = False,
+        off: frozenset[str] = frozenset(),
     ) -> None:
         self.manager = manager
+        self.gates = OwnGates(off)
         self.name = name
         self._explain = explain or ReasonWriter(manager.engine.clock.now)
         self._reports = PodReports(manager, name)
@@ -87,7 +92,13 @@ class Scheduler:
         table = NodeTable()
         shares = partial(manager.randomness.uuid, "scheduler/shares")
 
-        devices = ClusterDevices(table, v1.V1Reader(environment), share_ids=shares, budget=budget)
+        devices = ClusterDevices(
+            table,
+            v1.V1Reader(environment),
+            share_ids=shares,
+            budget=budget,
+            features=AllocationFeatures.without(self.gates.off),
+        )
         volume_claims, storage = cache(resources.VOLUME_CLAIMS), cache(resources.STORAGE_CLASSES)
         volumes = Volumes(table, volume_claims, cache(resources.VOLUMES), storage)
         groups = PodGroups()
@@ -146,7 +157,7 @@ class Scheduler:
 
     def info(self, obj: JsonDict) -> PodInfo:
         """Read a pod."""
-        return pod_info(obj, self._select_namespaces)
+        return pod_info(self.gates.known("Pod", obj), self._select_namespaces)
 
     def _select_namespaces(self, selector: Any) -> list[str]:
         chosen = labels.from_mapping(selector)

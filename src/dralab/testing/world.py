@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from dralab.api.kinds import Kinds
+from dralab.api.resource.features import of_simulations, off_in
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import Change, MemoryStore
 from dralab.kernel.clock import SECOND, Clock, from_rfc3339
@@ -107,12 +108,13 @@ class TrialWorld:
         self.misfortunes = ClusterMisfortunes(self)
 
     def _new_server(self) -> ApiServer:
-        randomness = Randomness(self.seed)
+        randomness, release = Randomness(self.seed), self.scenario.cluster.version
         return ApiServer(
             MemoryStore(),
             clock=self.engine.clock,
             randomness=randomness,
-            kinds=Kinds.standard(release=self.scenario.cluster.version),
+            kinds=Kinds.standard(release=release),
+            features=of_simulations(release),
         )
 
     def _new_processes(self) -> list[ProgramProcess]:
@@ -453,4 +455,5 @@ def assemble_cluster(manager: Manager, scenario: TrialScenario, server: ApiServe
         from dralab.allocation.selectors import CelSelectorCompiler
         from dralab.scheduler.scheduler import Scheduler, briefly
 
-        Scheduler(manager, CelSelectorCompiler(), explain=briefly)
+        off = off_in(server.resources.kinds.release, server.features)
+        Scheduler(manager, CelSelectorCompiler(), explain=briefly, off=off)

@@ -4,14 +4,13 @@ Source of the habit: `dropDisabled…Fields` of k8s.io/kubernetes `pkg/registry/
 needs which gate is data (`api.gated_fields`); objects are looked at in their stored form.
 """
 
-import copy
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 import orjson
 
-from dralab.api.gated_fields import gated_paths, holders, uses
+from dralab.api.gated_fields import gated_paths, without
 from dralab.api.releases import MIXED
 from dralab.api.resource.features import Features
 from dralab.api.resource.types import GROUP, KINDS
@@ -40,20 +39,7 @@ def without_disabled(
             part for part in parts if part is not old.get("spec") and part is not old.get("status")
         ]
     text = orjson.dumps(parts)
-    paths = [
-        path
-        for path in suspects
-        if b'"%s":' % path[-1].encode() in text
-        and uses(obj, path)
-        and (old is None or not uses(old, path))
-    ]
-    if not paths:
-        return obj
-    result = copy.deepcopy(obj)
-    for path in paths:
-        for holder in list(holders(result, path)):
-            holder.pop(path[-1], None)
-    return result
+    return without(obj, [path for path in suspects if b'"%s":' % path[-1].encode() in text], old)
 
 
 @lru_cache(256)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final, NamedTuple
 
-from dralab.api.releases import MIXED, is_since, newest, table, version_of
+from dralab.api.releases import DEFAULT, MIXED, is_since, newest, table, version_of, versions
 
 Features = frozenset[str]
 
@@ -119,9 +119,39 @@ def default_of(release: str = MIXED) -> Features:
     return found | changes | (of_labs(release) if release == MIXED else frozenset())
 
 
+OF_GROUPS: Final = frozenset(
+    {
+        "CompositePodGroup",
+        "DRAWorkloadResourceClaims",
+        "GangScheduling",
+        "GenericWorkload",
+        "PodGroupPreemptionPolicy",
+        "TopologyAwareWorkloadScheduling",
+        "WorkloadAwarePreemption",
+        "WorkloadWithJob",
+    }
+)
+"""What pod groups need: simulations have these on, since nobody switches gates there."""
+
+
 def of_labs(release: str) -> Features:
     """Return the gates of a release that a lab has on."""
     return OF_LABS & gates(release).keys()
+
+
+def of_simulations(release: str = MIXED) -> Features:
+    """Return the gates that are on in a simulation, which has no switches."""
+    return default_of(release) | OF_GROUPS & gates(release).keys()
+
+
+def off_in(release: str, features: Features) -> Features:
+    """Return the gates that are off in a release: those of later ones, too, which it cannot have.
+
+    >>> "DRAConsumableCapacity" in off_in("1.33", default_of("1.33"))
+    True
+    """
+    later = (gates(each) for each in versions() if is_since(each, release or DEFAULT))
+    return frozenset[str]().union(*later) - features
 
 
 DEFAULT_1_36: Final[Features] = default_of(MIXED)

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from dralab.api.kinds import Kinds
+from dralab.api.releases import MIXED
+from dralab.api.resource.features import default_of
 from dralab.apiserver.authentication.chain import Authentication
 from dralab.apiserver.authentication.tokens import TokenTable
 from dralab.apiserver.http.application import Application
@@ -70,17 +72,18 @@ class InProcess:
     """A fresh server under the conditions of the recording.
 
     One token, all is allowed, no admission of service accounts, the versions that a server
-    serves by itself.
+    of the release serves by itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, release: str = MIXED) -> None:
         store = MemoryStore()
         self.clock = clock = ManualClock(WallClock().now())
         resources = new_resources(
             store,
             clock,
             Randomness(1),
-            kinds=Kinds.standard(also=()),
+            kinds=Kinds.standard(also=(), release=release),
+            features=default_of(release),
             admission=built_in_admission(service_accounts=False),
         )
         self.hub = Hub(store, clock)

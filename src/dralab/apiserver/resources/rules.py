@@ -14,7 +14,7 @@ from dralab.api.decoding import decoder_of
 from dralab.api.gated_fields import drop
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.releases import MIXED
-from dralab.api.resource.features import DEFAULT_1_36, Features, gates
+from dralab.api.resource.features import DEFAULT_1_36, Features, off_in
 from dralab.api.scalar_decoding import DecodingError
 from dralab.api.strategy import Strategy
 from dralab.apiserver.made_once import made_once
@@ -127,8 +127,8 @@ class Rules:
 
     @made_once
     def _off(self) -> frozenset[str]:
-        """The gates of the release that are off."""
-        return frozenset(gates(self.release)) - self.features
+        """The gates that are off in the release."""
+        return off_in(self.release, self.features)
 
     def observe(self, hub: str, observer: Observer, *, writes: bool = False) -> None:
         """Call `observer` after each write to a collection, with the store's lock held.
