@@ -3,7 +3,7 @@
     python -m benchmarks.freed --pods 50000
 
 The server's verbs in this process, over a store in memory, with a clock that the benchmark moves:
-its history ends ten minutes later (`dralab.apiserver.old_history`). Prints MiB resident.
+its history ends ten minutes later (`dralab.apiserver.storage.old_history`). Prints MiB resident.
 """
 
 import argparse
@@ -12,9 +12,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from dralab.apiserver.freed_memory import trim_heap
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
+from dralab.apiserver.storage.freed_memory import trim_heap
 from dralab.kernel.clock import SECOND, ManualClock
 from dralab.runtime.local import LocalClient
 from dralab.runtime.resources import PODS

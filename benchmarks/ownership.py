@@ -12,10 +12,10 @@ from typing import Any
 
 from dralab.api.kinds import Kinds
 from dralab.api.schemas import Schemas
-from dralab.apiserver import openapi
+from dralab.apiserver.http import openapi
+from dralab.apiserver.http.tables import printer_for
 from dralab.apiserver.managed_fields import FieldManager, apply, update
 from dralab.apiserver.protobuf import decode
-from dralab.apiserver.tables import printer_for
 from dralab.values.patches import json_patch, merge_patch
 from dralab.values.strategic import strategic_merge
 

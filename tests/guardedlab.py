@@ -1,8 +1,8 @@
 """A cluster whose parts may do only what their users may."""
 
+from dralab.apiserver.access.users import user_named
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
-from dralab.apiserver.users import user_named
 from dralab.components import control_plane, nodes, older_parts, profiles, roles
 from dralab.controllers import volume_folders
 from dralab.controllers.volume_folders import VolumeFolders

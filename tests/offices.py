@@ -2,10 +2,10 @@
 
 import json
 
+from dralab.apiserver.access.users import ADMIN, AUTHENTICATED, User
 from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
-from dralab.apiserver.users import ADMIN, AUTHENTICATED, User
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
 

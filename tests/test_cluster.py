@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from dralab.api.status import ApiError
-from dralab.apiserver.http.serving import AddressInUse, ServingError
+from dralab.apiserver.http.connections.serving import AddressInUse, ServingError
 from dralab.apiserver.storage import StorageUnavailable
 from dralab.cluster import Cluster, Options
 from dralab.components.control_plane import ControlPlane
@@ -204,8 +204,8 @@ def test_a_start_imports_nothing_that_can_wait() -> None:
     )
     loaded = set(done.stdout.split())
     late = {
-        "cryptography", "dralab.api.resource.rules", "dralab.apiserver.openapi",
-        "dralab.apiserver.tables", "dralab.cel",
+        "cryptography", "dralab.api.resource.rules", "dralab.apiserver.http.openapi",
+        "dralab.apiserver.http.tables", "dralab.cel",
         "dralab.prototypes.k8srm.normalize", "numpy", "sqlite3", "yaml",
     }  # fmt: skip
     assert "dralab.apiserver.server" in loaded

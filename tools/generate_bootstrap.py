@@ -1,4 +1,4 @@
-"""Write roles.json.gz and flows.json below src/dralab/apiserver/authorization/data.
+"""Write roles.json.gz and flows.json below src/dralab/apiserver/access/authorization/data.
 
 The roles and bindings that a cluster of each release begins with come from the tables that
 kube-apiserver's own tests use, in the Go module k8s.io/kubernetes. Flow schemas and priority
@@ -19,7 +19,7 @@ from releases import chain, releases, source, written
 
 ROOT = Path(__file__).parents[1]
 RECORDING = ROOT / "../shared/testdata/apiserver/bootstrap-v1.36.json"
-DATA = ROOT / "src/dralab/apiserver/authorization/data"
+DATA = ROOT / "src/dralab/apiserver/access/authorization/data"
 TABLES = "plugin/pkg/auth/authorizer/rbac/bootstrappolicy/testdata"
 FILES = {
     "clusterroles": ("cluster-roles", "controller-roles"),

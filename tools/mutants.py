@@ -44,8 +44,8 @@ from mutations import HERE, Mutant, lines_of, mutants_of
 TIMEOUT = 3600  # seconds of all tests of a mutant; each test has its own limit
 PACKAGES = {
     "storage": ("apiserver/storage", ["tests/apiserver"]),
-    "resources": ("apiserver/resources", ["tests/apiserver"]),
-    "watching": ("apiserver/watching", ["tests/apiserver"]),
+    "resources": ("apiserver/verbs", ["tests/apiserver"]),
+    "watching": ("apiserver/storage/watching", ["tests/apiserver"]),
     "allocation": ("allocation", ["tests/allocation", "tests/cli", "tests/scheduler", "tests/web"]),
     "scheduler": ("scheduler", ["tests/scheduler", "tests/components"]),
     "node": ("node", ["tests/node"]),

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dralab.apiserver.http.serving import HttpServer, listen
-from dralab.apiserver.http.serving_thread import ServingThread
+from dralab.apiserver.http.connections.serving import HttpServer, listen
+from dralab.apiserver.http.connections.serving_thread import ServingThread
 from dralab.kernel.clock import SECOND, ManualClock
 from dralab.web.desk import Desk
 from dralab.web.own_server import PageApp

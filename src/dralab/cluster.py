@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 from dralab.api.kinds import Kinds
 from dralab.api.releases import MIXED, parse
 from dralab.api.resource.features import Features, default_of, of_labs
-from dralab.apiserver.admission.services import NETWORK
-from dralab.apiserver.authentication.settings import (
+from dralab.apiserver.access.admission.services import NETWORK
+from dralab.apiserver.access.authentication.settings import (
     AuthenticationFlags,
     AuthenticationSettings,
     settings_of,
 )
+from dralab.apiserver.access.users import user_named
 from dralab.apiserver.http.browser_guard import is_loopback
-from dralab.apiserver.nodes import LOOPBACK
-from dralab.apiserver.resources.event_ttl import TTL
-from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
+from dralab.apiserver.http.proxying.nodes import LOOPBACK
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore, Store
-from dralab.apiserver.users import user_named
-from dralab.apiserver.watching import WatchLimits
+from dralab.apiserver.storage.watching import WatchLimits
+from dralab.apiserver.verbs.kinds.outgoing_calls import OutgoingSettings
+from dralab.apiserver.verbs.upkeep.event_ttl import TTL
 from dralab.components import profiles
 from dralab.files.owned import OwnedDirectory, sweep
 from dralab.files.reading import read_own
@@ -40,15 +40,15 @@ from dralab.runtime.local import LocalClient
 from dralab.runtime.new_kubeconfig import kubeconfig, write_privately
 
 if TYPE_CHECKING:
-    from dralab.apiserver.admission.selection import AdmissionSettings
-    from dralab.apiserver.authentication.jwt import PrivateKey
-    from dralab.apiserver.http.asgi import AsgiApp
+    from dralab.apiserver.access.admission.selection import AdmissionSettings
+    from dralab.apiserver.access.authentication.jwt import PrivateKey
     from dralab.apiserver.http.auditing import AuditSettings
-    from dralab.apiserver.http.serving import HttpServer
-    from dralab.apiserver.http.serving_thread import ServingThread
-    from dralab.apiserver.resources.own_objects import OwnAddress
+    from dralab.apiserver.http.connections.asgi import AsgiApp
+    from dralab.apiserver.http.connections.serving import HttpServer
+    from dralab.apiserver.http.connections.serving_thread import ServingThread
     from dralab.apiserver.storage.etcd.address import EtcdAddress
     from dralab.apiserver.storage.files import Durability
+    from dralab.apiserver.verbs.upkeep.own_objects import OwnAddress
 
 MEMORY: Final = ":memory:"
 NO_FLAGS: Final = AuthenticationFlags()
@@ -229,7 +229,7 @@ class Cluster:
         ServingError for a token without `tls`: no client-go sends one over plain HTTP.
         """
         if self.token and self._ca is None:
-            from dralab.apiserver.http.serving import ServingError
+            from dralab.apiserver.http.connections.serving import ServingError
 
             raise ServingError(
                 "a kubeconfig with a token needs TLS: kubectl sends no token without it"
@@ -275,7 +275,7 @@ class Cluster:
     # --- running --------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        from dralab.apiserver.http.serving_thread import ServingThread
+        from dralab.apiserver.http.connections.serving_thread import ServingThread
 
         self._prepare()
         self._thread = ServingThread(self._serving(), fast=self.options.timers)
@@ -309,9 +309,14 @@ class Cluster:
         self._close()
 
     def _prepare(self) -> None:
-        from dralab.apiserver.http.asgi import AsgiApp
-        from dralab.apiserver.http.asgi_base import AsgiLimits
-        from dralab.apiserver.http.serving import HttpServer, ServingError, address, listen
+        from dralab.apiserver.http.connections.asgi import AsgiApp
+        from dralab.apiserver.http.connections.asgi_base import AsgiLimits
+        from dralab.apiserver.http.connections.serving import (
+            HttpServer,
+            ServingError,
+            address,
+            listen,
+        )
 
         options = self.options
         sweep()
@@ -336,7 +341,7 @@ class Cluster:
                         others.append(listen(options.pods_host, port, options.pods_device))
                 certificate, self._token = None, options.token
                 if options.tls:
-                    from dralab.apiserver.http import tls
+                    from dralab.apiserver.http.connections import tls
 
                     place = self.kept / "tls"
                     certificate = tls.certificate(
@@ -383,7 +388,7 @@ class Cluster:
             raise
 
     def _with_front_proxy(self, place: Path) -> Options:
-        from dralab.apiserver.http import tls
+        from dralab.apiserver.http.connections import tls
         from dralab.apiserver.own_address import with_front_proxy
 
         flags, outgoing = with_front_proxy(
@@ -449,8 +454,8 @@ class Cluster:
         """Note which release writes to the store; read what others wrote as this one has it."""
         if str(self.options.data) == MEMORY or self.options.store is not None:
             return
-        from dralab.apiserver.resources.migration import read_anew
         from dralab.apiserver.storage.writers import note_writers, writers_of
+        from dralab.apiserver.verbs.upkeep.migration import read_anew
 
         place = Path(self.options.data)
         before = writers_of(place) if self._held_objects else frozenset()
@@ -490,7 +495,7 @@ class Cluster:
             raise SnapshotError(f"{snapshot}: {error}") from error
 
     def _signing_key(self) -> "PrivateKey":
-        from dralab.apiserver.http import tls
+        from dralab.apiserver.http.connections import tls
 
         return tls.signing_key(self.kept / "tls")
 

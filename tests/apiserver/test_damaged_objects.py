@@ -10,9 +10,9 @@ import pytest
 
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
-from dralab.apiserver.resources.assembly import new_resources
 from dralab.apiserver.storage.files import FILE
 from dralab.apiserver.storage.sqlite import SqliteStore
+from dralab.apiserver.verbs.assembly import new_resources
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
 

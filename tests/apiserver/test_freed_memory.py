@@ -1,8 +1,7 @@
 """Memory goes back to the system after many objects were deleted."""
 
-from dralab.apiserver import freed_memory
-from dralab.apiserver.freed_memory import FreedMemory, trim_heap
-from dralab.apiserver.storage import Key, MemoryStore
+from dralab.apiserver.storage import Key, MemoryStore, freed_memory
+from dralab.apiserver.storage.freed_memory import FreedMemory, trim_heap
 
 
 def test_memory_is_given_back_once_after_many_deletions(monkeypatch):

@@ -8,10 +8,10 @@ import json
 import pytest
 
 from admissions import ask
+from dralab.apiserver.access.users import User
 from dralab.apiserver.http.messages import HEAVY_LANE, LARGE_LANE, LOOP, HttpRequest, TakesLong
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
-from dralab.apiserver.users import User
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
 from interleavings import Deadlock, Interleaving
@@ -29,7 +29,7 @@ RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resource
 
 def server_of(order, monkeypatch):
     """A server whose threads switch at each lock."""
-    for place in ("made_once.RLock", "admission.quotas.Lock", "http.application.Lock"):
+    for place in ("made_once.RLock", "access.admission.quotas.Lock", "http.application.Lock"):
         monkeypatch.setattr(f"dralab.apiserver.{place}", order.lock)
     store = MemoryStore()
     store.lock = order.lock()

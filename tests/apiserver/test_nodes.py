@@ -7,7 +7,7 @@ import pytest
 
 from dralab.api.status import ApiError
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse, Proxied
-from dralab.apiserver.nodes import NodeRequest, container_of
+from dralab.apiserver.http.proxying.nodes import NodeRequest, container_of
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.runtime.local import LocalClient

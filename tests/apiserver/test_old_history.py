@@ -2,9 +2,8 @@
 
 import pytest
 
-from dralab.apiserver import old_history
-from dralab.apiserver.old_history import OldHistory
-from dralab.apiserver.storage import Compacted, Key, MemoryStore
+from dralab.apiserver.storage import Compacted, Key, MemoryStore, old_history
+from dralab.apiserver.storage.old_history import OldHistory
 from dralab.apiserver.storage.sqlite import SWEEP, SqliteStore
 from dralab.kernel.clock import SECOND, ManualClock
 

@@ -10,9 +10,9 @@ import pytest
 
 from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
+from dralab.apiserver.access.users import User
 from dralab.apiserver.http import access
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
-from dralab.apiserver.users import User
 from dralab.node.forwarding import forwarded
 from dralab.runtime.resources import ENDPOINTS, NAMESPACES, NODES, PODS, SERVICES
 
@@ -241,7 +241,7 @@ def test_a_port_without_tls_is_told_apart(ask):
 
 
 def test_a_pod_may_speak_tls(ask, process, cluster, tmp_path):
-    from dralab.apiserver.http import tls
+    from dralab.apiserver.http.connections import tls
     from dralab.kernel.clock import WallClock
 
     found = tls.certificate(tmp_path, WallClock().now(), ["pod"])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from builders import ask as asking
 from builders import claim, first_of, pod, request
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.quotas import QuotaLimits
+from dralab.apiserver.access.admission.quotas import QuotaLimits
 from dralab.objects import quota
 from dralab.runtime.resources import CLAIMS, CONFIG_MAPS, PODS, RESOURCE_QUOTAS
 from labs import Lab

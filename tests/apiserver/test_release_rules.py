@@ -7,7 +7,7 @@ from tests.api.test_releases import RELEASES, recorded
 
 from dralab.api.kinds import Kinds
 from dralab.api.resource.features import default_of, with_gates
-from dralab.apiserver.authorization.reconciliation import expected
+from dralab.apiserver.access.authorization.reconciliation import expected
 from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore

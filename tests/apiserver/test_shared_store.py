@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("grpc")
 
-from dralab.apiserver.http.asgi import AsgiApp
+from dralab.apiserver.http.connections.asgi import AsgiApp
 from dralab.apiserver.http.messages import ByteStream, HttpRequest
 from dralab.apiserver.http.trying import tried
 from dralab.apiserver.server import ApiServer

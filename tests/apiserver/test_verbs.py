@@ -7,8 +7,8 @@ import pytest
 from dralab.api.kinds import Kinds
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse, WatchStream
-from dralab.apiserver.resources.assembly import new_resources
 from dralab.apiserver.storage import MemoryStore
+from dralab.apiserver.verbs.assembly import new_resources
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
 
@@ -124,9 +124,9 @@ def test_every_kind_that_can_be_listed_is_listed(application):
 
 
 def test_nobody_gets_in_without_a_token_where_tokens_are_asked_for():
-    from dralab.apiserver.authentication.chain import Authentication
-    from dralab.apiserver.authentication.tokens import TokenTable
-    from dralab.apiserver.users import ADMIN
+    from dralab.apiserver.access.authentication.chain import Authentication
+    from dralab.apiserver.access.authentication.tokens import TokenTable
+    from dralab.apiserver.access.users import ADMIN
 
     resources = new_resources(MemoryStore(), ManualClock(), Randomness(1))
     application = Application(

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import waiting
 from dralab.api.releases import versions
-from dralab.apiserver.http import tls
+from dralab.apiserver.http.connections import tls
 from dralab.cli._kube_apiserver import DEFAULTS, UnknownFlag, arguments_of
 from dralab.cli.main import main
 from dralab.kernel.clock import WallClock

@@ -9,8 +9,8 @@ import yaml
 from click.testing import CliRunner
 
 from builders import claim, device, device_class, pod, pool, request, worker
-from dralab.apiserver.audit.policy import AuditPolicy
-from dralab.apiserver.authentication.settings import AuthenticationFlags
+from dralab.apiserver.access.audit.policy import AuditPolicy
+from dralab.apiserver.access.authentication.settings import AuthenticationFlags
 from dralab.apiserver.http.auditing import AuditSettings
 from dralab.cli.main import main
 from dralab.cluster import Cluster, Options

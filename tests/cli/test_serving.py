@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from dralab.apiserver.http import tls
+from dralab.apiserver.http.connections import tls
 from dralab.kernel.clock import WallClock
 from dralab.runtime.kubeconfig import read
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 import pytest
 
-from dralab.apiserver.http import tls
-from dralab.apiserver.http.serving import ServingError
+from dralab.apiserver.http.connections import tls
+from dralab.apiserver.http.connections.serving import ServingError
 from dralab.cli import apiserver
 from dralab.cli._serving import files_of, listening_on, range_of, switches_of
 

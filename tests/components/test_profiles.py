@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from dralab.api.status import ApiError
-from dralab.apiserver.resources.options import WriteOptions
+from dralab.apiserver.verbs.state.options import WriteOptions
 from dralab.cluster import Cluster, Options
 from dralab.components import profiles
 from dralab.runtime.client import Resource
@@ -190,7 +190,7 @@ def test_kinds_that_kubernetes_had_built_in_take_strategic_patches_and_custom_on
 
 
 def test_openapi_describes_the_claims_of_pods_so_that_clients_can_patch_them(client):
-    from dralab.apiserver import openapi
+    from dralab.apiserver.http import openapi
 
     with Cluster() as cluster:
         kinds = cluster.server.resources.kinds

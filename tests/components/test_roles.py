@@ -3,9 +3,9 @@
 import pytest
 
 from dralab.api.status import ApiError
+from dralab.apiserver.access.users import user_named
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
-from dralab.apiserver.users import user_named
 from dralab.components import control_plane, nodes, roles
 from dralab.runtime.local import LocalClient
 from dralab.runtime.resources import (

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from authorities import request
-from dralab.apiserver.authentication.settings import AuthenticationFlags
+from dralab.apiserver.access.authentication.settings import AuthenticationFlags
 from dralab.cluster import Cluster, Options
 from dralab.components.control_plane import ControlPlane
 from dralab.runtime.resources import CLUSTER_ROLES

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from builders import claim, device, pod, pool, request, worker
-from dralab.apiserver.http.serving import HttpServer, listen
-from dralab.apiserver.http.serving_thread import ServingThread
+from dralab.apiserver.http.connections.serving import HttpServer, listen
+from dralab.apiserver.http.connections.serving_thread import ServingThread
 from dralab.kernel.clock import SECOND, ManualClock, WallClock
 from dralab.runtime.resources import CLAIMS, NODES, SLICES
 from dralab.simulation.results import outputs

@@ -8,7 +8,7 @@ import copy
 import pytest
 
 from dralab.api.status import ApiError
-from dralab.apiserver.users import User
+from dralab.apiserver.access.users import User
 from dralab.runtime.local import LocalClient
 from dralab.runtime.resources import (
     CLAIM_TEMPLATES,

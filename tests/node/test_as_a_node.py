@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from dralab.api.status import ApiError
-from dralab.apiserver.authentication.settings import AuthenticationFlags
+from dralab.apiserver.access.authentication.settings import AuthenticationFlags
 from dralab.cli._connection import ClusterConnection
 from dralab.cluster import Cluster, Options
 from dralab.components import nodes

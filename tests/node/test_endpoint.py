@@ -567,7 +567,7 @@ def test_the_secret_goes_with_its_node(lab):
 
 def test_what_listens_in_the_node_s_place_gets_no_token(lab, tmp_path):
     """Another program has taken the port: it shows another certificate, and is told nothing."""
-    from dralab.apiserver.http import tls
+    from dralab.apiserver.http.connections import tls
 
     lab.run("taken", "sleep 60", node="pretend")
     node = lab.client.get(NODES, "pretend")

@@ -3,7 +3,7 @@
 import pytest
 
 from dralab.api.status import ApiError
-from dralab.apiserver.nodes import NodeRequest
+from dralab.apiserver.http.proxying.nodes import NodeRequest
 from dralab.kernel.clock import SECOND
 from dralab.node.container_runs import RunningContainer
 from dralab.node.logs import ContainerLog

@@ -24,7 +24,7 @@ from urllib.parse import unquote
 import pytest
 import yaml
 
-from dralab.apiserver.http.asgi import AsgiApp, AsgiLimits
+from dralab.apiserver.http.connections.asgi import AsgiApp, AsgiLimits
 from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.protobuf import MAGIC
 from dralab.apiserver.server import ApiServer

@@ -15,9 +15,9 @@ import orjson
 import pytest
 
 from dralab.api.status import ApiError
-from dralab.apiserver.http import asgi
-from dralab.apiserver.http.asgi import AsgiApp
-from dralab.apiserver.http.asgi_base import AsgiLimits
+from dralab.apiserver.http.connections import asgi
+from dralab.apiserver.http.connections.asgi import AsgiApp
+from dralab.apiserver.http.connections.asgi_base import AsgiLimits
 from dralab.apiserver.http.messages import LOOP, HttpRequest, HttpResponse
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import Change, Key, MemoryStore, StorageUnavailable, Stored, Undecided

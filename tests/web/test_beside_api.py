@@ -3,11 +3,11 @@
 import pytest
 
 from builders import obj
-from dralab.apiserver.authentication.settings import AuthenticationSettings
-from dralab.apiserver.authentication.tokens import TokenTable
+from dralab.apiserver.access.authentication.settings import AuthenticationSettings
+from dralab.apiserver.access.authentication.tokens import TokenTable
+from dralab.apiserver.access.users import User
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
-from dralab.apiserver.users import User
 from dralab.kernel.clock import ManualClock
 from dralab.runtime.local import LocalClient
 from dralab.runtime.resources import CONFIG_MAPS, NODES

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from dralab.api.status import ApiError
-from dralab.apiserver.http.asgi_base import AsgiBase
+from dralab.apiserver.http.connections.asgi_base import AsgiBase
 from dralab.apiserver.http.messages import HttpResponse
 from dralab.web.live_streams import LOOK, LiveStreams, StreamLimits
 

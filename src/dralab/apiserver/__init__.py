@@ -1,4 +1,4 @@
-"""A Kubernetes API server: storage, the rules of the verbs, and HTTP.
+"""A Kubernetes API server on four floors: `http`, `verbs`, `access`, `storage`.
 
 Controllers, scheduler and nodes are clients, on the floors above.
 """

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dralab.apiserver.authentication.settings import AuthenticationFlags
-from dralab.apiserver.http.serving import Certificate
-from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
-from dralab.apiserver.resources.own_objects import OwnAddress, authentication_data
+from dralab.apiserver.access.authentication.settings import AuthenticationFlags
+from dralab.apiserver.http.connections.serving import Certificate
+from dralab.apiserver.verbs.kinds.outgoing_calls import OutgoingSettings
+from dralab.apiserver.verbs.upkeep.own_objects import OwnAddress, authentication_data
 from dralab.files.reading import read
 
 

@@ -15,11 +15,11 @@ from dralab.api.kinds import Kind, Kinds, releases_with
 from dralab.api.resource.features import Features, default_of
 from dralab.api.scalar_decoding import DecodingError
 from dralab.api.status import ApiError
-from dralab.apiserver.resources.migration import lost_fields
-from dralab.apiserver.resources.options import WriteOptions
-from dralab.apiserver.resources.typed_objects import typed
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
+from dralab.apiserver.verbs.state.options import WriteOptions
+from dralab.apiserver.verbs.state.typed_objects import typed
+from dralab.apiserver.verbs.upkeep.migration import lost_fields
 from dralab.kernel.clock import WallClock
 from dralab.values.api_versions import is_stable
 from dralab.values.json_types import JsonDict

@@ -6,37 +6,37 @@ from typing import TYPE_CHECKING, Final
 from dralab.api.kinds import Kinds
 from dralab.api.resource.features import CBOR_SERVING, Features, default_of
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.services import NETWORK
-from dralab.apiserver.audit.ids import AuditIds
-from dralab.apiserver.authentication.chain import Authentication
-from dralab.apiserver.authentication.errors import UnusableSetting
-from dralab.apiserver.authentication.settings import AuthenticationSettings
-from dralab.apiserver.fairness.flow_control import FLOW_OBJECTS, Flow, FlowControl
-from dralab.apiserver.freed_memory import FreedMemory
+from dralab.apiserver.access.admission.services import NETWORK
+from dralab.apiserver.access.audit.ids import AuditIds
+from dralab.apiserver.access.authentication.chain import Authentication
+from dralab.apiserver.access.authentication.errors import UnusableSetting
+from dralab.apiserver.access.authentication.settings import AuthenticationSettings
+from dralab.apiserver.access.fairness.flow_control import FLOW_OBJECTS, Flow, FlowControl
+from dralab.apiserver.access.users import User
 from dralab.apiserver.http import access
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.messages import Answer, HttpRequest, with_headers
+from dralab.apiserver.http.proxying.nodes import LOOPBACK, Network, NodeProxy
+from dralab.apiserver.http.proxying.proxies import Proxies
 from dralab.apiserver.http.request_metrics import RequestMetrics
-from dralab.apiserver.nodes import LOOPBACK, Network, NodeProxy
-from dralab.apiserver.old_history import OldHistory
-from dralab.apiserver.proxies import Proxies
-from dralab.apiserver.resources.assembly import built_in_admission, new_resources
-from dralab.apiserver.resources.event_ttl import TTL, EventLeases
-from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
 from dralab.apiserver.server_gauges import ServerGauges
 from dralab.apiserver.storage import Store, Stored
 from dralab.apiserver.storage.following import follow
-from dralab.apiserver.users import User
-from dralab.apiserver.watching import Hub, WatchLimits
+from dralab.apiserver.storage.freed_memory import FreedMemory
+from dralab.apiserver.storage.old_history import OldHistory
+from dralab.apiserver.storage.watching import Hub, WatchLimits
+from dralab.apiserver.verbs.assembly import built_in_admission, new_resources
+from dralab.apiserver.verbs.kinds.outgoing_calls import OutgoingSettings
+from dralab.apiserver.verbs.upkeep.event_ttl import TTL, EventLeases
 from dralab.kernel.clock import Clock, WallClock
 from dralab.kernel.randomness import Randomness
 
 READS: Final = frozenset({"GET", "HEAD"})
 
 if TYPE_CHECKING:
-    from dralab.apiserver.admission.selection import AdmissionSettings
+    from dralab.apiserver.access.admission.selection import AdmissionSettings
     from dralab.apiserver.http.auditing import Auditing, AuditSettings
-    from dralab.apiserver.resources.own_objects import OwnAddress, OwnObjects
+    from dralab.apiserver.verbs.upkeep.own_objects import OwnAddress, OwnObjects
 
 
 class ApiServer:
@@ -146,8 +146,8 @@ class ApiServer:
     def _authorize(self, modes: Sequence[str]) -> None:
         """Switch authorization on."""
         # Imported only when needed: servers start faster.
-        from dralab.apiserver.authorization.modes import authorization_of
-        from dralab.apiserver.resources import bootstrap
+        from dralab.apiserver.access.authorization.modes import authorization_of
+        from dralab.apiserver.verbs.upkeep import bootstrap
 
         if "RBAC" in modes:
             bootstrap.reconcile(self.resources, self.features)
@@ -163,10 +163,10 @@ class ApiServer:
 
     def publish(self, address: "OwnAddress") -> None:
         """Write the objects by which a server tells about itself, from now on."""
-        from dralab.apiserver.aggregation.local_services import LocalApiServices
-        from dralab.apiserver.resources.flow_schema_statuses import FlowSchemaStatuses
-        from dralab.apiserver.resources.own_objects import OwnObjects
-        from dralab.apiserver.resources.policy_statuses import PolicyStatuses
+        from dralab.apiserver.verbs.aggregation.local_services import LocalApiServices
+        from dralab.apiserver.verbs.upkeep.flow_schema_statuses import FlowSchemaStatuses
+        from dralab.apiserver.verbs.upkeep.own_objects import OwnObjects
+        from dralab.apiserver.verbs.upkeep.policy_statuses import PolicyStatuses
 
         local = LocalApiServices(self.resources)
         flows = FlowSchemaStatuses(self.resources.context)
@@ -175,7 +175,7 @@ class ApiServer:
         PolicyStatuses(self.resources.context).follow()
 
     def _audited(self, audit: "AuditSettings", chance: Randomness) -> "Auditing":
-        from dralab.apiserver.audit.events import Auditor
+        from dralab.apiserver.access.audit.events import Auditor
         from dralab.apiserver.http.auditing import Auditing
 
         clock = self.resources.context.clock

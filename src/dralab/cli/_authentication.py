@@ -12,9 +12,9 @@ from dralab.cli._options import EXISTING, opt
 if TYPE_CHECKING:
     from ipaddress import IPv4Network
 
-    from dralab.apiserver.admission.selection import AdmissionSettings
-    from dralab.apiserver.authentication.settings import AuthenticationFlags
-    from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
+    from dralab.apiserver.access.admission.selection import AdmissionSettings
+    from dralab.apiserver.access.authentication.settings import AuthenticationFlags
+    from dralab.apiserver.verbs.kinds.outgoing_calls import OutgoingSettings
 
 LONGEST: Final = "service_account_max_token_expiration"
 NO_LIMIT: Final = "0s"
@@ -151,7 +151,7 @@ class AuthenticationOptions:
 
     def flags(self) -> "AuthenticationFlags":
         """Return their values. UsageError."""
-        from dralab.apiserver.authentication.settings import AuthenticationFlags
+        from dralab.apiserver.access.authentication.settings import AuthenticationFlags
 
         given = asdict(self)
         longest = given.pop(LONGEST)
@@ -231,7 +231,7 @@ class AdmissionOptions:
         enable, disable = self.enable_admission_plugins, self.disable_admission_plugins
         if not (enable or disable or self.admission_control_config_file):
             return None
-        from dralab.apiserver.admission.selection import AdmissionFlagError, settings_of
+        from dralab.apiserver.access.admission.selection import AdmissionFlagError, settings_of
 
         def names(text: str) -> list[str]:
             return [name.strip() for name in text.split(",") if name.strip()]
@@ -255,7 +255,7 @@ class AdmissionOptions:
         import ipaddress
 
         from dralab.apiserver.outgoing.targets import read_service
-        from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
+        from dralab.apiserver.verbs.kinds.outgoing_calls import OutgoingSettings
 
         try:
             found = [read_service(text) for text in self.services]

@@ -13,7 +13,7 @@ from dralab.cli._options import EXISTING, opt
 from dralab.cli.errors import UnusableInput
 
 if TYPE_CHECKING:
-    from dralab.apiserver.audit.policy import AuditPolicy
+    from dralab.apiserver.access.audit.policy import AuditPolicy
     from dralab.apiserver.http.auditing import AuditSettings
 
 
@@ -105,7 +105,7 @@ class AuditFlags:
             )
         if not self.audit_log_path:
             raise click.UsageError("--audit-policy-file needs --audit-log-path, where records go")
-        from dralab.apiserver.audit.policy import AuditPolicy, PolicyError
+        from dralab.apiserver.access.audit.policy import AuditPolicy, PolicyError
 
         try:
             policy = AuditPolicy.read_file(self.audit_policy_file)
@@ -114,7 +114,7 @@ class AuditFlags:
         return partial(self._opened, policy)
 
     def _opened(self, policy: "AuditPolicy") -> "AuditSettings":
-        from dralab.apiserver.audit.log import AuditFile
+        from dralab.apiserver.access.audit.log import AuditFile
         from dralab.apiserver.http.auditing import AuditSettings
 
         path = self.audit_log_path

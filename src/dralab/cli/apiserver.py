@@ -29,7 +29,7 @@ from dralab.runtime.garbage import collect_rarely
 if TYPE_CHECKING:
     from ipaddress import IPv4Network
 
-    from dralab.apiserver.http.asgi import AsgiApp
+    from dralab.apiserver.http.connections.asgi import AsgiApp
     from dralab.apiserver.server import ApiServer
     from dralab.apiserver.storage.etcd.address import EtcdAddress
     from dralab.cluster import Cluster, Component, Options
@@ -165,10 +165,10 @@ def serve(
     (on `pods_device`), and Services lead it into `pods_network`.
     """
     from dralab.api.snapshots.errors import SnapshotError
-    from dralab.apiserver.authentication.errors import UnusableSetting
-    from dralab.apiserver.http.serving import AddressInUse, ServingError
-    from dralab.apiserver.resources.event_ttl import TTL
+    from dralab.apiserver.access.authentication.errors import UnusableSetting
+    from dralab.apiserver.http.connections.serving import AddressInUse, ServingError
     from dralab.apiserver.storage import StorageUnavailable
+    from dralab.apiserver.verbs.upkeep.event_ttl import TTL
     from dralab.cluster import MEMORY, Cluster, Options
     from dralab.node.listening_ports import holder_of
 
@@ -294,7 +294,7 @@ def _edge_with_page(server: "ApiServer") -> "AsgiApp":
 
 
 def _run(serving: Coroutine[Any, Any, None]) -> None:
-    from dralab.apiserver.http.serving_thread import loop_factory
+    from dralab.apiserver.http.connections.serving_thread import loop_factory
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(serving)
@@ -377,7 +377,7 @@ def _check_plain(host: str, token_file: Path | None) -> None:
 
 def _modes(text: str | None, *, tls: bool) -> tuple[str, ...]:
     """Return the modes of authorization. BadParameter; UsageError if no user can be told apart."""
-    from dralab.apiserver.authorization.modes import ModeError, parse_modes
+    from dralab.apiserver.access.authorization.modes import ModeError, parse_modes
 
     if text is None:
         return parse_modes(MODES) if tls else ()

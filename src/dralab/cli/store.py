@@ -15,8 +15,8 @@ from dralab.cli.errors import UnusableInput
 from dralab.cli.main import LazyGroup
 
 if TYPE_CHECKING:
-    from dralab.apiserver.resources.migration import MigratedObject
     from dralab.apiserver.storage import Store
+    from dralab.apiserver.verbs.upkeep.migration import MigratedObject
 
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -196,8 +196,8 @@ def migrate(
 
 def _found(store: "Store", release: str, *, apply: bool) -> "list[MigratedObject]":
     from dralab.api.kinds import Kinds
-    from dralab.apiserver.resources.assembly import new_resources
-    from dralab.apiserver.resources.migration import migrated, read_anew
+    from dralab.apiserver.verbs.assembly import new_resources
+    from dralab.apiserver.verbs.upkeep.migration import migrated, read_anew
     from dralab.kernel.clock import WallClock
     from dralab.kernel.randomness import Randomness
 

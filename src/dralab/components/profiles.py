@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from dralab.api.fields import OMITTED, FieldError, invalid_value
 from dralab.api.kinds import ALL_VERBS, Kinds, kind_of
-from dralab.apiserver.resources.context import Context
-from dralab.apiserver.resources.custom_rules import CustomStrategy
-from dralab.apiserver.resources.server import Resources
+from dralab.apiserver.verbs.kinds.custom_rules import CustomStrategy
+from dralab.apiserver.verbs.server import Resources
+from dralab.apiserver.verbs.state.context import Context
 from dralab.objects.claims import has_device_claims
 from dralab.prototypes.findings import NormalizedDocument
 from dralab.prototypes.spelling import respell

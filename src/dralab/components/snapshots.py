@@ -11,8 +11,8 @@ from typing import Final, Protocol
 import orjson
 
 from dralab.api.status import ApiError
-from dralab.apiserver.resources.context import key_of
 from dralab.apiserver.server import ApiServer
+from dralab.apiserver.verbs.state.context import key_of
 from dralab.objects.metadata import metadata_of, owners_of, uid_of
 from dralab.runtime.client import Client
 from dralab.runtime.resources import NAMESPACES

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.apiserver.users import service_account_name
+from dralab.apiserver.access.users import service_account_name
 from dralab.controllers.job_failures import (
     FAILURES,
     INDEX,

@@ -13,8 +13,8 @@ from typing import Any, Final
 import orjson
 
 from dralab.api.status import ApiError
-from dralab.apiserver.http.asgi import AsgiApp, Served
-from dralab.apiserver.http.bodies import decode
+from dralab.apiserver.http.connections.asgi import AsgiApp, Served
+from dralab.apiserver.http.encodings.bodies import decode
 from dralab.drivercheck.transcript import Transcript, short
 
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})

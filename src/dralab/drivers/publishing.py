@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.api.status import ApiError
-from dralab.apiserver.users import NODE_PREFIX
+from dralab.apiserver.access.users import NODE_PREFIX
 from dralab.drivers.driver import Driver
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import NamespacedName

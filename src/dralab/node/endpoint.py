@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dralab.api.status import ApiError
-from dralab.apiserver.authentication.chain import bearer, unauthorized
-from dralab.apiserver.http import tls
-from dralab.apiserver.http.asgi_base import AsgiBase, Outcome
+from dralab.apiserver.access.authentication.chain import bearer, unauthorized
 from dralab.apiserver.http.browser_guard import Guard
+from dralab.apiserver.http.connections import tls
+from dralab.apiserver.http.connections.asgi_base import AsgiBase, Outcome
+from dralab.apiserver.http.connections.sending import refused
+from dralab.apiserver.http.connections.serving import HttpServer, address, listen
 from dralab.apiserver.http.messages import HttpRequest, WatchStream
+from dralab.apiserver.http.proxying.nodes import SECRETS_OF_NODES
 from dralab.apiserver.http.routing import not_found, segments_of
-from dralab.apiserver.http.sending import refused
-from dralab.apiserver.http.serving import HttpServer, address, listen
-from dralab.apiserver.nodes import SECRETS_OF_NODES
 from dralab.files.reading import read_own
 from dralab.node.kubelet_pages import HEALTH, KubeletPages
 from dralab.runtime.resources import SECRETS

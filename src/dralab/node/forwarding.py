@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from dralab.api.status import ApiError
-from dralab.apiserver.http.byte_feeds import Feed
+from dralab.apiserver.http.connections.byte_feeds import Feed
 from dralab.apiserver.http.messages import Answer, Upgrade
-from dralab.apiserver.nodes import NodeRequest, chosen, connected
+from dralab.apiserver.http.proxying.nodes import NodeRequest, chosen, connected
 from dralab.node.spdy import CANCEL, REFUSED, Frame, FrameReader, FrameType, FrameWriter, SpdyError
 
 TUNNEL: Final = "SPDY/3.1+portforward.k8s.io"

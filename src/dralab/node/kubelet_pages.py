@@ -10,10 +10,10 @@ import orjson
 
 from dralab.api.status import ApiError
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse
+from dralab.apiserver.http.proxying.nodes import STREAMS, VERBS, NodeRequest
 from dralab.apiserver.http.responses import TEXT
 from dralab.apiserver.http.routing import not_found, query_of, segments_of
 from dralab.apiserver.http.trying import JSON
-from dralab.apiserver.nodes import STREAMS, VERBS, NodeRequest
 from dralab.node.streams import PodStreams
 from dralab.objects.metadata import status_of
 

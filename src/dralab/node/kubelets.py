@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from dralab.api.status import ApiError
-from dralab.apiserver.users import NODE_PREFIX
+from dralab.apiserver.access.users import NODE_PREFIX
 from dralab.contracts.cdi_cache import CdiCache, CdiDirectory, MemoryDirectory
 from dralab.contracts.plugin import Plugin
 from dralab.kernel.clock import SECOND, Clock, rfc3339_micro

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from dralab.api.status import ApiError
-from dralab.apiserver.http.byte_feeds import Feed
+from dralab.apiserver.http.connections.byte_feeds import Feed
 from dralab.apiserver.http.messages import Answer, ByteStream, HttpResponse, Upgrade
+from dralab.apiserver.http.proxying.nodes import NodeRequest, chosen, connected
 from dralab.apiserver.http.responses import TEXT
-from dralab.apiserver.nodes import NodeRequest, chosen, connected
-from dralab.apiserver.resources.options import Query
+from dralab.apiserver.verbs.state.options import Query
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.node.container_runs import RunningContainer
 from dralab.node.containers import (
@@ -51,7 +51,7 @@ SUCCESS: Final[dict[str, object]] = {"metadata": {}, "status": "Success"}
 
 
 class PodStreams:
-    """Answers for the pods of some nodes, as `apiserver.nodes.LocalNodes`."""
+    """Answers for the pods of some nodes, as `apiserver.http.proxying.nodes.LocalNodes`."""
 
     def __init__(self, kubelets: "Kubelets") -> None:
         self.kubelets = kubelets

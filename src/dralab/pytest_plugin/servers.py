@@ -14,7 +14,7 @@ from dralab.pytest_plugin.settings import ClusterSettings
 from dralab.runtime.cluster_clock import ClusterClock
 
 if TYPE_CHECKING:
-    from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
+    from dralab.apiserver.verbs.kinds.outgoing_calls import OutgoingSettings
     from dralab.components.nodes import NodeOptions
 
 # Of servers that are not used at the moment: each has threads and a socket.
@@ -87,7 +87,7 @@ def _outgoing(services: tuple[str, ...]) -> "OutgoingSettings | None":
     if not services:
         return None
     from dralab.apiserver.outgoing.targets import read_service
-    from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
+    from dralab.apiserver.verbs.kinds.outgoing_calls import OutgoingSettings
 
     return OutgoingSettings(services=[read_service(text) for text in services])
 

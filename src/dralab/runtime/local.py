@@ -13,17 +13,17 @@ import orjson
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.authorization.attributes import Attributes
-from dralab.apiserver.resources.options import ListOptions, WriteOptions, delete_options
-from dralab.apiserver.resources.reading import not_converted
-from dralab.apiserver.resources.selectors import exact_fields
-from dralab.apiserver.resources.server import Resources
-from dralab.apiserver.resources.waiting import waited
+from dralab.apiserver.access.authorization.attributes import Attributes
+from dralab.apiserver.access.users import ADMIN, User
 from dralab.apiserver.scope import MustWait
 from dralab.apiserver.storage import Compacted, Stored
-from dralab.apiserver.users import ADMIN, User
-from dralab.apiserver.watching import Hub, Subscription, TooManyWatchers
-from dralab.apiserver.watching.interfaces import EventType
+from dralab.apiserver.storage.watching import Hub, Subscription, TooManyWatchers
+from dralab.apiserver.storage.watching.interfaces import EventType
+from dralab.apiserver.verbs.reading import not_converted
+from dralab.apiserver.verbs.server import Resources
+from dralab.apiserver.verbs.state.options import ListOptions, WriteOptions, delete_options
+from dralab.apiserver.verbs.state.selectors import exact_fields
+from dralab.apiserver.verbs.waiting import waited
 from dralab.objects.metadata import metadata_of
 from dralab.runtime.client import ObjectList, PatchType, Resource, WatchEvent
 from dralab.values.json_types import JsonDict

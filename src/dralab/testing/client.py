@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
-from dralab.apiserver.resources.options import ListOptions
+from dralab.apiserver.verbs.state.options import ListOptions
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import metadata_of
 from dralab.runtime.client import ObjectList, PatchType, Resource

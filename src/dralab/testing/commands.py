@@ -94,7 +94,7 @@ class CommandWorld(TrialWorld):
         return super()._computed() + int(seconds * SECOND)
 
     def _edge_for(self, server: ApiServer) -> ProgramEdge:
-        from dralab.apiserver.http.asgi_base import AsgiLimits
+        from dralab.apiserver.http.connections.asgi_base import AsgiLimits
 
         self._edge = ProgramEdge(server, AsgiLimits(timers=False))
         return self._edge

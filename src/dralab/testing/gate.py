@@ -10,9 +10,10 @@ from typing import Final, Protocol
 from urllib.parse import parse_qs, urlencode
 
 from dralab.api.status import ApiError
-from dralab.apiserver.authorization.attributes import Attributes
+from dralab.apiserver.access.authorization.attributes import Attributes
+from dralab.apiserver.access.users import User
 from dralab.apiserver.http.access import attributes_of
-from dralab.apiserver.http.asgi import AsgiApp
+from dralab.apiserver.http.connections.asgi import AsgiApp
 from dralab.apiserver.http.messages import (
     Answer,
     ByteStream,
@@ -25,7 +26,6 @@ from dralab.apiserver.http.resource_requests import watch_error
 from dralab.apiserver.http.responses import form_for
 from dralab.apiserver.http.trying import refusal
 from dralab.apiserver.storage import Compacted
-from dralab.apiserver.users import User
 from dralab.runtime.client import Resource
 from dralab.testing import history as kinds
 from dralab.testing.client import ProgramRequest, touch

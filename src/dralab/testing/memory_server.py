@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Final
 
-from dralab.apiserver.http.asgi_base import AsgiLimits, Outcome
+from dralab.apiserver.http.connections.asgi_base import AsgiLimits, Outcome
+from dralab.apiserver.http.connections.promises import Promise
+from dralab.apiserver.http.connections.serving import SocketlessServer
 from dralab.apiserver.http.messages import HttpRequest
-from dralab.apiserver.http.promises import Promise
-from dralab.apiserver.http.serving import SocketlessServer
 from dralab.testing.gate import PLACE, FaultyGate, GatedProcess, GateSurroundings, ProgramEdge
 from dralab.testing.virtual_loop import VirtualLoop
 

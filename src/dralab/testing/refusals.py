@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from dralab.api.status import CODES, ApiError
-from dralab.apiserver.admission.webhooks.reviews import denial
+from dralab.apiserver.access.admission.webhooks.reviews import denial
 from dralab.testing.faults import PlannedFault
 
 REASONS: Final[Mapping[int, str]] = {

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Final, Protocol
 
 from dralab.apiserver.storage import Stored
-from dralab.apiserver.watching import Subscription
-from dralab.apiserver.watching.interfaces import EventType, Spelling
+from dralab.apiserver.storage.watching import Subscription
+from dralab.apiserver.storage.watching.interfaces import EventType, Spelling
 from dralab.kernel.clock import SECOND
 from dralab.runtime.simulated import SimulatedEngine
 from dralab.testing import history as kinds

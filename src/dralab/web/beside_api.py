@@ -11,13 +11,13 @@ from collections.abc import Awaitable
 from http.client import OK
 from typing import TYPE_CHECKING, Final
 
-from dralab.apiserver.authentication.chain import unauthorized
-from dralab.apiserver.http.asgi import AsgiApp
-from dralab.apiserver.http.asgi_base import AsgiLimits, Outcome
+from dralab.apiserver.access.authentication.chain import unauthorized
+from dralab.apiserver.access.users import User
+from dralab.apiserver.http.connections.asgi import AsgiApp
+from dralab.apiserver.http.connections.asgi_base import AsgiLimits, Outcome
+from dralab.apiserver.http.connections.promises import Promise
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse
-from dralab.apiserver.http.promises import Promise
 from dralab.apiserver.server import ApiServer
-from dralab.apiserver.users import User
 from dralab.runtime.local import LocalClient
 from dralab.web.routes import answer_data, answer_page, is_below, is_changes, is_page
 from dralab.web.workroom import Workroom

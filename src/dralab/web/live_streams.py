@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 from dralab.api.status import ApiError
-from dralab.apiserver.http.asgi_base import AsgiBase, Outcome, disconnected
+from dralab.apiserver.http.connections.asgi_base import AsgiBase, Outcome, disconnected
+from dralab.apiserver.http.connections.sending import Message, Receive, Send, started
 from dralab.apiserver.http.messages import Upgrade
-from dralab.apiserver.http.sending import Message, Receive, Send, started
 from dralab.apiserver.http.trying import refusal
 from dralab.kernel.clock import SECOND
 from dralab.web.page import SAFE

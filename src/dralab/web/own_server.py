@@ -14,9 +14,9 @@ from typing import Final
 import orjson
 
 from dralab.api.status import ApiError
-from dralab.apiserver.authentication.chain import bearer, unauthorized
-from dralab.apiserver.http.asgi_base import AsgiBase, AsgiLimits, Outcome
+from dralab.apiserver.access.authentication.chain import bearer, unauthorized
 from dralab.apiserver.http.browser_guard import Guard
+from dralab.apiserver.http.connections.asgi_base import AsgiBase, AsgiLimits, Outcome
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
 from dralab.apiserver.http.routing import not_found, segments_of
 from dralab.apiserver.http.trying import refusal

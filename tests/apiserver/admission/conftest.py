@@ -3,9 +3,9 @@
 import pytest
 
 from dralab.apiserver.outgoing.targets import read_service
-from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
+from dralab.apiserver.verbs.kinds.outgoing_calls import OutgoingSettings
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
 from webhookserver import WebhookServer

@@ -7,12 +7,12 @@ import pytest
 from admissions import MERGE, ask
 from dralab.api.kinds import Kinds
 from dralab.api.releases import MIXED, versions
-from dralab.apiserver.admission.chain import PluginChain, Review, Selective
-from dralab.apiserver.admission.selection import settings_of
-from dralab.apiserver.resources.options import WriteOptions
+from dralab.apiserver.access.admission.chain import PluginChain, Review, Selective
+from dralab.apiserver.access.admission.selection import settings_of
+from dralab.apiserver.access.users import User
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
-from dralab.apiserver.users import User
+from dralab.apiserver.verbs.state.options import WriteOptions
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
 

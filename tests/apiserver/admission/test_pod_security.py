@@ -2,15 +2,15 @@
 
 import pytest
 
-from apiserver.resources.asking import Asked
-from dralab.apiserver.admission.pod_security import (
+from apiserver.verbs.asking import Asked
+from dralab.apiserver.access.admission.pod_security import (
     NamespaceSecurity,
     PodSecuritySettings,
     Standard,
     policy_of,
 )
-from dralab.apiserver.admission.selection import AdmissionFlagError, settings_of
-from dralab.apiserver.resources.assembly import built_in_admission
+from dralab.apiserver.access.admission.selection import AdmissionFlagError, settings_of
+from dralab.apiserver.verbs.assembly import built_in_admission
 
 PREFIX = "pod-security.kubernetes.io/"
 POD = {"containers": [{"name": "c", "image": "i"}]}

@@ -5,7 +5,7 @@ from inspect import getmembers, isclass
 from pathlib import Path
 
 import dralab.apiserver
-from dralab.apiserver.admission.registry import OTHERS, OURS, OWN, PLUGINS, place_of
+from dralab.apiserver.access.admission.registry import OTHERS, OURS, OWN, PLUGINS, place_of
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 
@@ -20,7 +20,7 @@ def test_every_plugin_is_where_the_registry_says():
 def test_every_class_with_the_shape_of_a_plugin_is_registered():
     root = Path(dralab.apiserver.__file__).parent
     seen = set()
-    for folder in ("admission", "authorization", "resources"):
+    for folder in ("access", "verbs"):
         for file in (root / folder).rglob("*.py"):
             path = file.relative_to(root).with_suffix("")
             module = import_module(".".join(("dralab.apiserver", *path.parts)))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from apiserver.resources.asking import Asked
-from dralab.apiserver.resources.assembly import built_in_admission
+from apiserver.verbs.asking import Asked
+from dralab.apiserver.verbs.assembly import built_in_admission
 
 PODS = "/api/v1/namespaces/default/pods"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"

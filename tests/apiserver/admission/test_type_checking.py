@@ -4,10 +4,10 @@ import pytest
 
 from admissions import MERGE, ask
 from dralab.api.kinds import Kinds, kind_of
-from dralab.apiserver.admission.policies.type_checking import expression_warnings, kinds_of
-from dralab.apiserver.resources.policy_statuses import PolicyStatuses
+from dralab.apiserver.access.admission.policies.type_checking import expression_warnings, kinds_of
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
+from dralab.apiserver.verbs.upkeep.policy_statuses import PolicyStatuses
 from dralab.kernel.randomness import Randomness
 from waiting import until
 

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from admissions import GROUP, MAPS, MERGE, ask, config_map
-from dralab.apiserver.admission.expressions import BRIEF
+from dralab.apiserver.access.admission.expressions import BRIEF
+from dralab.apiserver.access.users import User
 from dralab.apiserver.http.messages import (
     LARGE_LANE,
     LOOP,
@@ -17,7 +18,6 @@ from dralab.apiserver.http.messages import (
 )
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
-from dralab.apiserver.users import User
 from dralab.cel.program import Program
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
@@ -259,7 +259,7 @@ def nested(depth):
 
 
 def test_a_policy_that_never_ends_has_its_end(server, monkeypatch):
-    monkeypatch.setattr("dralab.apiserver.admission.expressions.PER_CALL", 50_000)
+    monkeypatch.setattr("dralab.apiserver.access.admission.expressions.PER_CALL", 50_000)
     bind(server, policy("p", nested(6)))
     code, found = ask(server, "POST", MAPS, config_map())
     assert code == 422
@@ -279,7 +279,7 @@ def test_what_takes_long_is_evaluated_while_others_are_answered(server):
 
 
 def test_all_expressions_together_have_a_budget(server, monkeypatch):
-    monkeypatch.setattr("dralab.apiserver.admission.policies.validating.PER_POLICY", 100_000)
+    monkeypatch.setattr("dralab.apiserver.access.admission.policies.validating.PER_POLICY", 100_000)
     bind(server, policy("p", nested(4), f"{nested(4)} && true"))
     code, found = ask(server, "POST", MAPS, config_map())
     assert code == 422

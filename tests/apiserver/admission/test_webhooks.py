@@ -347,7 +347,7 @@ def test_a_webhook_may_write_to_the_server_while_it_is_asked(server, hook):
 
 
 def test_a_plugin_that_is_switched_off_asks_nobody(hook):
-    from dralab.apiserver.admission.selection import settings_of
+    from dralab.apiserver.access.admission.selection import settings_of
 
     admission = settings_of(disabled=["ValidatingAdmissionWebhook"])
     server = ApiServer(MemoryStore(), randomness=Randomness(1), admission=admission)

@@ -4,8 +4,8 @@ import errno
 import resource
 import signal
 
-from dralab.apiserver.audit import log as audit_log
-from dralab.apiserver.audit.log import MEGABYTE, AuditFile
+from dralab.apiserver.access.audit import log as audit_log
+from dralab.apiserver.access.audit.log import MEGABYTE, AuditFile
 
 
 def test_a_file_is_private_and_goes_on_where_it_was(tmp_path):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dralab.apiserver.audit.policy import AuditLevel, AuditPolicy, PolicyError
-from dralab.apiserver.authorization.attributes import Attributes
-from dralab.apiserver.users import User
+from dralab.apiserver.access.audit.policy import AuditLevel, AuditPolicy, PolicyError
+from dralab.apiserver.access.authorization.attributes import Attributes
+from dralab.apiserver.access.users import User
 
 
 def policy(*rules, **fields):

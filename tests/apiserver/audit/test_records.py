@@ -5,13 +5,13 @@ import pytest
 
 from dralab.api.status import ApiError
 from dralab.apiserver import server as servers
-from dralab.apiserver.audit.policy import AuditPolicy
-from dralab.apiserver.authentication.chain import Authentication
-from dralab.apiserver.authentication.tokens import TokenTable
+from dralab.apiserver.access.audit.policy import AuditPolicy
+from dralab.apiserver.access.authentication.chain import Authentication
+from dralab.apiserver.access.authentication.tokens import TokenTable
+from dralab.apiserver.access.users import User
 from dralab.apiserver.http.auditing import AuditSettings
 from dralab.apiserver.http.messages import HttpRequest, WatchStream
 from dralab.apiserver.storage import MemoryStore
-from dralab.apiserver.users import User
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
 

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from authorities import Authority, pem_pair
-from dralab.apiserver.authentication.openid import FetchError, fetcher
-from dralab.apiserver.authentication.settings import AuthenticationFlags
+from dralab.apiserver.access.authentication.openid import FetchError, fetcher
+from dralab.apiserver.access.authentication.settings import AuthenticationFlags
 from dralab.cluster import Cluster, Options
 from dralab.kernel.clock import SECOND, WallClock
 

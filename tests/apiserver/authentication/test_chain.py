@@ -3,14 +3,14 @@ import base64
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from apiserver.resources.asking import Asked
+from apiserver.verbs.asking import Asked
 from authorities import NOW, Authority, der
 from dralab.api.status import ApiError
-from dralab.apiserver.authentication.certificates import ClientCertificates
-from dralab.apiserver.authentication.chain import Authentication
-from dralab.apiserver.authentication.tokens import TokenTable
+from dralab.apiserver.access.authentication.certificates import ClientCertificates
+from dralab.apiserver.access.authentication.chain import Authentication
+from dralab.apiserver.access.authentication.tokens import TokenTable
+from dralab.apiserver.access.users import User
 from dralab.apiserver.http.messages import HttpRequest
-from dralab.apiserver.users import User
 from dralab.kernel.clock import SECOND, ManualClock
 
 JANE = User(name="jane", groups=("team-a",))

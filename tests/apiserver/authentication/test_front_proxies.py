@@ -4,9 +4,9 @@ import pytest
 
 from authorities import NOW, Authority, der
 from dralab.api.status import ApiError
-from dralab.apiserver.authentication.chain import Authentication
-from dralab.apiserver.authentication.errors import UnusableSetting
-from dralab.apiserver.authentication.settings import AuthenticationFlags, settings_of
+from dralab.apiserver.access.authentication.chain import Authentication
+from dralab.apiserver.access.authentication.errors import UnusableSetting
+from dralab.apiserver.access.authentication.settings import AuthenticationFlags, settings_of
 from dralab.apiserver.http.messages import HttpRequest
 from dralab.kernel.clock import SECOND, ManualClock
 

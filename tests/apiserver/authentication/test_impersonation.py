@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 
 from dralab.api.status import ApiError
-from dralab.apiserver.authentication.errors import UnusableSetting
-from dralab.apiserver.authentication.impersonation import impersonated
-from dralab.apiserver.authentication.settings import AuthenticationSettings
-from dralab.apiserver.authentication.tokens import TokenTable
-from dralab.apiserver.authorization.attributes import ALLOWED, NO_OPINION, Attributes
+from dralab.apiserver.access.authentication.errors import UnusableSetting
+from dralab.apiserver.access.authentication.impersonation import impersonated
+from dralab.apiserver.access.authentication.settings import AuthenticationSettings
+from dralab.apiserver.access.authentication.tokens import TokenTable
+from dralab.apiserver.access.authorization.attributes import ALLOWED, NO_OPINION, Attributes
+from dralab.apiserver.access.users import User
 from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
-from dralab.apiserver.users import User
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
 

@@ -4,7 +4,7 @@ import json
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from dralab.apiserver.authentication import jwt
+from dralab.apiserver.access.authentication import jwt
 
 
 @pytest.fixture(scope="module", params=["rsa", "P-256", "P-384", "P-521"])

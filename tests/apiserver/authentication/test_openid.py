@@ -7,9 +7,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from dralab.apiserver.authentication import jwt
-from dralab.apiserver.authentication.errors import Rejected, UnusableSetting
-from dralab.apiserver.authentication.openid import (
+from dralab.apiserver.access.authentication import jwt
+from dralab.apiserver.access.authentication.errors import Rejected, UnusableSetting
+from dralab.apiserver.access.authentication.openid import (
     DiscoveredKeys,
     FetchError,
     GivenKeys,
@@ -17,7 +17,7 @@ from dralab.apiserver.authentication.openid import (
     OpenIdTokens,
     fetcher,
 )
-from dralab.apiserver.authentication.settings import AuthenticationFlags, settings_of
+from dralab.apiserver.access.authentication.settings import AuthenticationFlags, settings_of
 from dralab.kernel.clock import SECOND, ManualClock
 from webhookserver import WebhookServer, authority
 

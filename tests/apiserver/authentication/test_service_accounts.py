@@ -10,17 +10,17 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from dralab.api.status import ApiError
-from dralab.apiserver.authentication import jwt
-from dralab.apiserver.authentication.chain import Authentication
-from dralab.apiserver.authentication.errors import UnusableSetting
-from dralab.apiserver.authentication.service_accounts import ServiceAccountSettings
-from dralab.apiserver.authentication.settings import AuthenticationFlags, settings_of
-from dralab.apiserver.authentication.tokens import TokenTable
+from dralab.apiserver.access.authentication import jwt
+from dralab.apiserver.access.authentication.chain import Authentication
+from dralab.apiserver.access.authentication.errors import UnusableSetting
+from dralab.apiserver.access.authentication.service_accounts import ServiceAccountSettings
+from dralab.apiserver.access.authentication.settings import AuthenticationFlags, settings_of
+from dralab.apiserver.access.authentication.tokens import TokenTable
+from dralab.apiserver.access.users import ADMIN
 from dralab.apiserver.http.messages import HttpRequest
-from dralab.apiserver.resources.assembly import new_resources
-from dralab.apiserver.resources.options import DeleteOptions
 from dralab.apiserver.storage import MemoryStore
-from dralab.apiserver.users import ADMIN
+from dralab.apiserver.verbs.assembly import new_resources
+from dralab.apiserver.verbs.state.options import DeleteOptions
 from dralab.kernel.clock import SECOND, ManualClock
 from dralab.kernel.randomness import Randomness
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from dralab.apiserver.authentication.errors import UnusableSetting
-from dralab.apiserver.authentication.tokens import read_token_file
+from dralab.apiserver.access.authentication.errors import UnusableSetting
+from dralab.apiserver.access.authentication.tokens import read_token_file
 
 
 def test_a_line_names_token_user_uid_and_groups(tmp_path: Path):

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dralab.apiserver.authorization.attributes import Decision
-from dralab.apiserver.resources.admission_forms import AdmissionForms
+from dralab.apiserver.access.authorization.attributes import Decision
+from dralab.apiserver.verbs.admission_forms import AdmissionForms
 from dralab.cel.functions.authorizer import AccessCheck, AccessDecision
 from offices import Office, account, group, paths, person, rule, user
 

@@ -5,10 +5,11 @@ import json
 import pytest
 
 from builders import SHARED
-from dralab.apiserver.authorization import reconciliation
-from dralab.apiserver.resources import bootstrap, creating
+from dralab.apiserver.access.authorization import reconciliation
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
+from dralab.apiserver.verbs import creating
+from dralab.apiserver.verbs.upkeep import bootstrap
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
 from offices import RBAC, Office, person, rule

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from dralab.apiserver.users import User
+from dralab.apiserver.access.users import User
 from offices import account, rule
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dralab.apiserver.users import AUTHENTICATED, NODES, User, node_user
+from dralab.apiserver.access.users import AUTHENTICATED, NODES, User, node_user
 from offices import Office, person
 
 NODE = node_user("n1")

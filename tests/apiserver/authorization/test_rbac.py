@@ -2,7 +2,7 @@
 
 import pytest
 
-from dralab.apiserver.authorization.modes import ModeError
+from dralab.apiserver.access.authorization.modes import ModeError
 from offices import RBAC, Office, account, group, paths, person, rule, user
 
 PODS = "/api/v1/namespaces/default/pods"

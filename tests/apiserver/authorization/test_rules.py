@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dralab.apiserver.authorization.attributes import Attributes
-from dralab.apiserver.authorization.rbac import RoleIndex
-from dralab.apiserver.authorization.rules import PolicyRule
+from dralab.apiserver.access.authorization.attributes import Attributes
+from dralab.apiserver.access.authorization.rbac import RoleIndex
+from dralab.apiserver.access.authorization.rules import PolicyRule
+from dralab.apiserver.access.users import User
 from dralab.apiserver.storage import Key
-from dralab.apiserver.users import User
 
 RESOURCES = [
     # verbs, groups, resources of the rule; verb, group, resource, subresource; covered

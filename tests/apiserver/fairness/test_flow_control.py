@@ -2,10 +2,10 @@
 
 import pytest
 
-from dralab.apiserver.authorization.attributes import Attributes
-from dralab.apiserver.fairness.flow_control import LEVELS, SCHEMAS, FlowControl
+from dralab.apiserver.access.authorization.attributes import Attributes
+from dralab.apiserver.access.fairness.flow_control import LEVELS, SCHEMAS, FlowControl
+from dralab.apiserver.access.users import User, service_account
 from dralab.apiserver.storage import Key
-from dralab.apiserver.users import User, service_account
 
 EVERYTHING = {
     "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"],

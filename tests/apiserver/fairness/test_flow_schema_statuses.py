@@ -2,8 +2,8 @@
 
 import pytest
 
-from apiserver.resources.asking import Asked
-from dralab.apiserver.resources.flow_schema_statuses import FlowSchemaStatuses
+from apiserver.verbs.asking import Asked
+from dralab.apiserver.verbs.upkeep.flow_schema_statuses import FlowSchemaStatuses
 
 FLOW = "/apis/flowcontrol.apiserver.k8s.io/v1"
 LEVEL = {

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
+from dralab.apiserver.access.fairness.queues import PROGRAMS, FairQueue, PriorityLevel, QueueFull
 from dralab.apiserver.cpu_use import KEPT, CpuUse
-from dralab.apiserver.fairness.queues import PROGRAMS, FairQueue, PriorityLevel, QueueFull
 
 LOW = PriorityLevel("low", 100)
 

@@ -8,12 +8,12 @@ from urllib.request import Request, urlopen
 import pytest
 
 from admissions import ask
-from dralab.apiserver.aggregation import services
-from dralab.apiserver.aggregation.services import document_path
-from dralab.apiserver.http import aggregated
+from dralab.apiserver.access.users import User
+from dralab.apiserver.http.proxying import aggregated
 from dralab.apiserver.outgoing.targets import Unreachable, read_service
-from dralab.apiserver.resources.outgoing_calls import OutgoingSettings
-from dralab.apiserver.users import User
+from dralab.apiserver.verbs.aggregation import services
+from dralab.apiserver.verbs.aggregation.services import document_path
+from dralab.apiserver.verbs.kinds.outgoing_calls import OutgoingSettings
 from dralab.cluster import Cluster, Options
 from webhookserver import WebhookServer
 

@@ -4,8 +4,8 @@ import asyncio
 import uuid
 from typing import Any
 
-from dralab.apiserver.audit.ids import AuditIds
-from dralab.apiserver.http.asgi import AsgiApp, AsgiLimits
+from dralab.apiserver.access.audit.ids import AuditIds
+from dralab.apiserver.http.connections.asgi import AsgiApp, AsgiLimits
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.kernel.randomness import Randomness

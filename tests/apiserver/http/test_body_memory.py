@@ -2,7 +2,7 @@
 
 import asyncio
 
-from dralab.apiserver.http.body_memory import BodyMemory
+from dralab.apiserver.http.connections.body_memory import BodyMemory
 
 
 def order(memory: BodyMemory, wanted: list[tuple[str, str, int]]) -> list[str]:

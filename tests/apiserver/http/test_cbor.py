@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.resources.asking import Asked
+from apiserver.verbs.asking import Asked
 from dralab.api.resource.features import with_gates
-from dralab.apiserver.http.cbor_messages import bytes_of
+from dralab.apiserver.http.encodings.cbor_messages import bytes_of
 from dralab.cluster import Cluster, Options
 from dralab.values import cbor
 

@@ -13,14 +13,14 @@ import orjson
 import pytest
 
 from dralab.api.status import ApiError
-from dralab.apiserver.fairness.flow_control import DEFAULT_LEVEL, Flow
-from dralab.apiserver.http.answer_heads import head_of
-from dralab.apiserver.http.asgi import AsgiApp, AsgiLimits
+from dralab.apiserver.access.fairness.flow_control import DEFAULT_LEVEL, Flow
+from dralab.apiserver.http.connections.answer_heads import head_of
+from dralab.apiserver.http.connections.asgi import AsgiApp, AsgiLimits
+from dralab.apiserver.http.connections.serving import AddressInUse, HttpServer, address, listen
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
-from dralab.apiserver.http.serving import AddressInUse, HttpServer, address, listen
-from dralab.apiserver.resources.watches import Watching
 from dralab.apiserver.storage import Key, MemoryStore, StorageUnavailable, Stored
-from dralab.apiserver.watching import Hub, WatchLimits
+from dralab.apiserver.storage.watching import Hub, WatchLimits
+from dralab.apiserver.verbs.watches import Watching
 from dralab.kernel.clock import ManualClock
 from waiting import until
 
@@ -95,7 +95,7 @@ class Tiny:
 
 @pytest.fixture(autouse=True)
 def watches_that_are_short_count_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dralab.apiserver.http.asgi.SHORT", 0.1)
+    monkeypatch.setattr("dralab.apiserver.http.connections.asgi.SHORT", 0.1)
 
 
 class Running:
@@ -234,7 +234,7 @@ def test_a_watch_is_flushed_event_by_event_and_ends_properly(start: Start) -> No
 def test_a_very_short_watch_ends_without_a_bookmark(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dralab.apiserver.http.asgi.SHORT", 2.0)
+    monkeypatch.setattr("dralab.apiserver.http.connections.asgi.SHORT", 2.0)
     server = start()
     connection = server.connect()
     connection.request("GET", "/?watch=1&timeout=1")
@@ -494,8 +494,8 @@ def test_a_header_with_a_line_break_is_not_sent(text: str) -> None:
 
 
 def test_what_never_comes_is_not_waited_for(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dralab.apiserver.http.serving.HEAD_TIME", 0.1)
-    monkeypatch.setattr("dralab.apiserver.http.serving.IDLE", 0.1)
+    monkeypatch.setattr("dralab.apiserver.http.connections.serving.HEAD_TIME", 0.1)
+    monkeypatch.setattr("dralab.apiserver.http.connections.serving.IDLE", 0.1)
     server = start()
     connections = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(3)]
     connections[1].sendall(b"GET /slo")  # the rest of a head

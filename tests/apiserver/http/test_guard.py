@@ -10,9 +10,9 @@ import pytest
 
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.browser_guard import is_loopback, name_of
+from dralab.apiserver.http.connections.serving import ServingError, listen
 from dralab.apiserver.http.messages import HttpRequest
-from dralab.apiserver.http.serving import ServingError, listen
-from dralab.apiserver.resources.options import ADMIN, User
+from dralab.apiserver.verbs.state.options import ADMIN, User
 from dralab.cluster import Cluster, Options
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"

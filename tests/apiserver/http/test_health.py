@@ -2,7 +2,7 @@
 
 import pytest
 
-from apiserver.resources.asking import Asked
+from apiserver.verbs.asking import Asked
 
 # What Kubernetes' end-to-end suite requires of each page.
 REQUIRED = (

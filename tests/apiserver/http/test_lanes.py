@@ -6,10 +6,10 @@ import time
 
 import pytest
 
+from dralab.apiserver.access.fairness.flow_control import Flow
+from dralab.apiserver.access.fairness.queues import PriorityLevel, QueueFull
 from dralab.apiserver.cpu_use import CpuUse
-from dralab.apiserver.fairness.flow_control import Flow
-from dralab.apiserver.fairness.queues import PriorityLevel, QueueFull
-from dralab.apiserver.http.lanes import Lane
+from dralab.apiserver.http.connections.lanes import Lane
 from dralab.apiserver.http.messages import HttpRequest
 
 LEVEL = PriorityLevel("level", per_flow=4)

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from dralab.apiserver.http.serving import address, listen
+from dralab.apiserver.http.connections.serving import address, listen
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from apiserver.resources.asking import Asked
+from apiserver.verbs.asking import Asked
 from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.http.negotiation import discovery_form, form_of
 from dralab.apiserver.http.responses import quoted

@@ -9,8 +9,8 @@ import pytest
 
 import authorities
 from dralab.api import structural
-from dralab.apiserver.http import asgi
-from dralab.apiserver.http.asgi import AsgiApp
+from dralab.apiserver.http.connections import asgi
+from dralab.apiserver.http.connections.asgi import AsgiApp
 from dralab.apiserver.http.messages import LOOP, HttpRequest, TakesLong
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import Key, MemoryStore

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from apiserver.http.test_edge import Start, Tiny, start  # noqa: F401 - a fixture
-from dralab.apiserver.http.promises import DirectPromise
+from dralab.apiserver.http.connections.promises import DirectPromise
 
 HEAD = b"PUT /%d HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n%b\r\n"
 

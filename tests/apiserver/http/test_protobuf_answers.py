@@ -2,7 +2,7 @@
 
 import pytest
 
-from apiserver.resources.asking import Asked
+from apiserver.verbs.asking import Asked
 from dralab.apiserver.http.messages import HttpRequest, WatchStream
 from dralab.apiserver.protobuf import decode
 from dralab.apiserver.storage import Key

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apiserver.resources.asking import Asked
+from apiserver.verbs.asking import Asked
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 APPLY, YAML = "application/apply-patch+yaml", "application/yaml"

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from dralab.apiserver.http.connections.sending import SLICE, Message, respond
 from dralab.apiserver.http.messages import HttpResponse
-from dralab.apiserver.http.sending import SLICE, Message, respond
 
 
 def sent(body: bytes | Sequence[bytes]) -> list[Message]:

@@ -8,14 +8,14 @@ import pytest
 
 from admissions import MAPS, ask, config_map
 from builders import SHARED
-from dralab.apiserver.authentication.settings import AuthenticationSettings
-from dralab.apiserver.authentication.tokens import TokenTable
+from dralab.apiserver.access.authentication.settings import AuthenticationSettings
+from dralab.apiserver.access.authentication.tokens import TokenTable
+from dralab.apiserver.access.users import User
 from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.metrics.families import ServerMetrics
 from dralab.apiserver.metrics.meters import Counters, Histograms
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
-from dralab.apiserver.users import User
 from dralab.kernel.randomness import Randomness
 
 RECORDED = SHARED / "testdata/apiserver/metrics-v1.36.json"

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from dralab.apiserver.http.byte_feeds import Feed
-from dralab.apiserver.http.stream_turns import StreamTurns
+from dralab.apiserver.http.connections.byte_feeds import Feed
+from dralab.apiserver.http.connections.stream_turns import StreamTurns
 
 
 class Client:
@@ -122,7 +122,7 @@ def test_what_many_watch_is_framed_once():
 
 
 def test_the_loop_looks_at_its_sockets_before_all_streams_are_served(monkeypatch):
-    monkeypatch.setattr("dralab.apiserver.http.stream_turns.SLICE", -1.0)
+    monkeypatch.setattr("dralab.apiserver.http.connections.stream_turns.SLICE", -1.0)
 
     async def scene(begin):
         sources, clients = [Feed() for _ in range(3)], [Client() for _ in range(3)]

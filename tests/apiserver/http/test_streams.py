@@ -14,7 +14,8 @@ from wsproto.frame_protocol import Opcode
 
 from apiserver.http.test_edge import Running, Tiny
 from dralab.api.status import ApiError
-from dralab.apiserver.http.byte_feeds import ROOM, Feed
+from dralab.apiserver.http.connections.byte_feeds import ROOM, Feed
+from dralab.apiserver.http.connections.read_sockets import read_socket
 from dralab.apiserver.http.messages import (
     LARGEST_MESSAGE,
     Answer,
@@ -23,7 +24,6 @@ from dralab.apiserver.http.messages import (
     HttpResponse,
     Upgrade,
 )
-from dralab.apiserver.http.read_sockets import read_socket
 from websockets import frame
 
 BINARY, CLOSE, CONTINUATION, PING, PONG = (

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from dralab.apiserver.authentication.settings import AuthenticationFlags
-from dralab.apiserver.http.serving import Certificate, ServingError
-from dralab.apiserver.http.tls import certificate, front_proxy, token
+from dralab.apiserver.access.authentication.settings import AuthenticationFlags
+from dralab.apiserver.http.connections.serving import Certificate, ServingError
+from dralab.apiserver.http.connections.tls import certificate, front_proxy, token
 from dralab.apiserver.own_address import with_front_proxy
 from dralab.kernel.clock import WallClock
 

@@ -1,10 +1,10 @@
 """Which of the requests that wait are in the next batch."""
 
-from dralab.apiserver.fairness.flow_control import Flow
-from dralab.apiserver.fairness.queues import PriorityLevel
+from dralab.apiserver.access.fairness.flow_control import Flow
+from dralab.apiserver.access.fairness.queues import PriorityLevel
+from dralab.apiserver.access.users import User
+from dralab.apiserver.http.connections.turns import Turns
 from dralab.apiserver.http.messages import HttpRequest
-from dralab.apiserver.http.turns import Turns
-from dralab.apiserver.users import User
 
 LEVEL = PriorityLevel("work", per_flow=6)
 

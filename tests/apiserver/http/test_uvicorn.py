@@ -12,8 +12,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 from uvicorn.server import ServerState
 
-from dralab.apiserver.http.serving import _LimitedProtocol, _Server
-from dralab.apiserver.http.websocket_connections import LimitedSocket
+from dralab.apiserver.http.connections.serving import _LimitedProtocol, _Server
+from dralab.apiserver.http.connections.websocket_connections import LimitedSocket
 
 ROOT = Path(__file__).parents[3]
 # What is overridden is called by uvicorn, so it has to be there, with the same parameters.

@@ -10,11 +10,11 @@ from wsproto.frame_protocol import Opcode
 
 from apiserver.http.test_edge import Running
 from dralab.api.resource.features import with_gates
-from dralab.apiserver.http.asgi import AsgiLimits
-from dralab.apiserver.http.websocket_connections import LimitedSocket
+from dralab.apiserver.http.connections.asgi import AsgiLimits
+from dralab.apiserver.http.connections.websocket_connections import LimitedSocket
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
-from dralab.apiserver.watching import WatchLimits
+from dralab.apiserver.storage.watching import WatchLimits
 from waiting import until
 from websockets import CLOSED, WebSocket
 
@@ -274,8 +274,8 @@ def test_what_needs_no_websocket_is_answered_without_one(lab):
 
 @pytest.mark.thorough  # connections are looked at once a second
 def test_a_watcher_that_reads_nothing_at_all_loses_its_connection(monkeypatch):
-    monkeypatch.setattr("dralab.apiserver.http.asgi_base.LAST_WORDS", 0.05)
-    monkeypatch.setattr("dralab.apiserver.http.websocket_connections.CLOSE_TIME", 0)
+    monkeypatch.setattr("dralab.apiserver.http.connections.asgi_base.LAST_WORDS", 0.05)
+    monkeypatch.setattr("dralab.apiserver.http.connections.websocket_connections.CLOSE_TIME", 0)
     lost = []
 
     def connection_lost(self, error):

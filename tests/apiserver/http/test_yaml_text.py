@@ -2,7 +2,7 @@
 
 import pytest
 
-from dralab.apiserver.http.yaml_text import NoYamlError, load
+from dralab.apiserver.http.encodings.yaml_text import NoYamlError, load
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.schemas import Schemas
-from dralab.apiserver import openapi
-from dralab.apiserver.openapi import protobuf_form
-from dralab.apiserver.openapi.components import references
+from dralab.apiserver.http import openapi
+from dralab.apiserver.http.openapi import protobuf_form
+from dralab.apiserver.http.openapi.components import references
 
 KINDS = Kinds.standard()
 PLACES = openapi.places(KINDS)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dralab.api.kinds import Kinds
-from dralab.apiserver.http.protobuf_answers import KeptMessages
+from dralab.apiserver.http.encodings.protobuf_answers import KeptMessages
 from dralab.apiserver.protobuf import decode
 from dralab.apiserver.protobuf.encoding import encode, frame, has_message, varint, writer_of
 from dralab.apiserver.storage import Key

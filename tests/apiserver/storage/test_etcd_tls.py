@@ -11,7 +11,7 @@ from cryptography.x509.oid import NameOID
 
 pytest.importorskip("grpc")
 
-from dralab.apiserver.http import tls
+from dralab.apiserver.http.connections import tls
 from dralab.apiserver.storage import Key, StorageUnavailable
 from dralab.apiserver.storage.etcd import EtcdAddress, EtcdStore
 from dralab.apiserver.storage.etcd import client as etcd_client

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from dralab.apiserver.http import tls
-from dralab.apiserver.http.serving import ServingError
+from dralab.apiserver.http.connections import tls
+from dralab.apiserver.http.connections.serving import ServingError
 from dralab.apiserver.storage import Key, StorageUnavailable, files
 from dralab.apiserver.storage.copies import back_up, restore
 from dralab.apiserver.storage.files import FILE, MARK, RESERVE

@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from dralab.api.kinds import Kinds
-from dralab.apiserver.tables import custom_printer, printer_for, table
-from dralab.apiserver.tables.ages import human, selector
+from dralab.apiserver.http.tables import custom_printer, printer_for, table
+from dralab.apiserver.http.tables.ages import human, selector
 from dralab.kernel.clock import SECOND, from_rfc3339
 
 SHARED = Path(__file__).parents[3] / "../shared/testdata/apiserver"

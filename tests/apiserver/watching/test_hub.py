@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dralab.apiserver.storage import Change, Compacted, Key, MemoryStore, Stored
-from dralab.apiserver.watching import Hub, Subscription, TooManyWatchers, WatchLimits
-from dralab.apiserver.watching.groups import PIECE, pieces_of
-from dralab.apiserver.watching.hub import INITIAL_RUN, INITIAL_WEIGHT
+from dralab.apiserver.storage.watching import Hub, Subscription, TooManyWatchers, WatchLimits
+from dralab.apiserver.storage.watching.groups import PIECE, pieces_of
+from dralab.apiserver.storage.watching.hub import INITIAL_RUN, INITIAL_WEIGHT
 from dralab.kernel.clock import SECOND, ManualClock
 
 

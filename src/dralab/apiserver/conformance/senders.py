@@ -13,16 +13,16 @@ from urllib.parse import urlsplit
 from dralab.api.kinds import Kinds
 from dralab.api.releases import MIXED
 from dralab.api.resource.features import default_of
-from dralab.apiserver.authentication.chain import Authentication
-from dralab.apiserver.authentication.tokens import TokenTable
+from dralab.apiserver.access.authentication.chain import Authentication
+from dralab.apiserver.access.authentication.tokens import TokenTable
+from dralab.apiserver.access.users import User
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.messages import ByteStream, HttpRequest, Proxied, Upgrade, WatchStream
-from dralab.apiserver.nodes import NodeProxy
-from dralab.apiserver.proxies import Proxies
-from dralab.apiserver.resources.assembly import built_in_admission, new_resources
+from dralab.apiserver.http.proxying.nodes import NodeProxy
+from dralab.apiserver.http.proxying.proxies import Proxies
 from dralab.apiserver.storage import MemoryStore
-from dralab.apiserver.users import User
-from dralab.apiserver.watching import Hub
+from dralab.apiserver.storage.watching import Hub
+from dralab.apiserver.verbs.assembly import built_in_admission, new_resources
 from dralab.kernel.clock import SECOND, ManualClock, WallClock
 from dralab.kernel.randomness import Randomness
 

@@ -12,7 +12,8 @@ from typing import Final
 
 from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
-from dralab.apiserver.authorization.attributes import Attributes, Authorizer, forbidden
+from dralab.apiserver.access.authorization.attributes import Attributes, Authorizer, forbidden
+from dralab.apiserver.access.users import User
 from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.http.routing import (
     COLLECTION_VERBS,
@@ -27,8 +28,7 @@ from dralab.apiserver.http.routing import (
     route,
     segments_of,
 )
-from dralab.apiserver.resources.selectors import exact_fields
-from dralab.apiserver.users import User
+from dralab.apiserver.verbs.state.selectors import exact_fields
 
 # A WebSocket begins with a GET and does what a POST does.
 STREAMS: Final = frozenset({"exec", "attach", "portforward"})

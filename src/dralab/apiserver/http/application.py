@@ -12,16 +12,16 @@ from typing import Final, TypeVar
 
 from dralab.api.core.definitions import HUB as DEFINITIONS
 from dralab.api.status import ApiError
-from dralab.apiserver.authentication import impersonation
-from dralab.apiserver.authentication.chain import (
+from dralab.apiserver.access.authentication import impersonation
+from dralab.apiserver.access.authentication.chain import (
     WEBSOCKET_TOKEN,
     Authentication,
     is_added_by_browsers,
     without_token,
 )
-from dralab.apiserver.authorization.attributes import Authorizer
+from dralab.apiserver.access.authorization.attributes import Authorizer
+from dralab.apiserver.access.users import User
 from dralab.apiserver.http import access, routing, weighing
-from dralab.apiserver.http.aggregated import AggregatedApis
 from dralab.apiserver.http.browser_guard import Guard, name_of
 from dralab.apiserver.http.messages import (
     LARGE_LANE,
@@ -31,7 +31,8 @@ from dralab.apiserver.http.messages import (
     HttpResponse,
     TakesLong,
 )
-from dralab.apiserver.http.pages import Pages, ServerVersion
+from dralab.apiserver.http.pages.pages.pages import Pages, ServerVersion
+from dralab.apiserver.http.proxying.aggregated import AggregatedApis
 from dralab.apiserver.http.request_timeouts import timeout_of
 from dralab.apiserver.http.resource_requests import ResourceRequests
 from dralab.apiserver.http.responses import (
@@ -49,7 +50,6 @@ from dralab.apiserver.http.routing import (
 )
 from dralab.apiserver.http.trying import refusal, tried, unavailable
 from dralab.apiserver.metrics.meters import now
-from dralab.apiserver.resources.server import Resources
 from dralab.apiserver.scope import IN_LOOP, MustCompute, MustWait, ThreadScope, deadline, within
 from dralab.apiserver.storage import (
     Damaged,
@@ -58,7 +58,7 @@ from dralab.apiserver.storage import (
     Store,
     TooLarge,
 )
-from dralab.apiserver.users import User
+from dralab.apiserver.verbs.server import Resources
 
 Asked = TypeVar("Asked")
 WRITES: Final = frozenset({"POST", "PUT", "PATCH"})

@@ -12,12 +12,13 @@ import orjson
 
 from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
-from dralab.apiserver.audit.events import Auditor, Record
-from dralab.apiserver.audit.log import AuditSink
-from dralab.apiserver.audit.policy import AuditPolicy
-from dralab.apiserver.authorization.attributes import ALLOWED
-from dralab.apiserver.http import bodies
+from dralab.apiserver.access.audit.events import Auditor, Record
+from dralab.apiserver.access.audit.log import AuditSink
+from dralab.apiserver.access.audit.policy import AuditPolicy
+from dralab.apiserver.access.authorization.attributes import ALLOWED
+from dralab.apiserver.access.users import User
 from dralab.apiserver.http.access import attributes_of
+from dralab.apiserver.http.encodings import bodies
 from dralab.apiserver.http.messages import (
     Answer,
     HttpRequest,
@@ -27,7 +28,6 @@ from dralab.apiserver.http.messages import (
     with_headers,
 )
 from dralab.apiserver.storage import StorageUnavailable, Unstorable
-from dralab.apiserver.users import User
 
 OPEN = User(name="", groups=())
 

@@ -8,14 +8,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from dralab.apiserver.authorization.attributes import Attributes
+from dralab.apiserver.access.authorization.attributes import Attributes
+from dralab.apiserver.access.users import User
 from dralab.apiserver.http.negotiation import Encoding
-from dralab.apiserver.resources.watches import Watching
-from dralab.apiserver.users import User
-from dralab.apiserver.watching.interfaces import Spelling
+from dralab.apiserver.storage.watching.interfaces import Spelling
+from dralab.apiserver.verbs.watches import Watching
 
 if TYPE_CHECKING:
-    from dralab.apiserver.audit.events import Record
+    from dralab.apiserver.access.audit.events import Record
     from dralab.apiserver.http.routing import Route
 
 LARGEST_MESSAGE: Final = 4 * 1024 * 1024  # bytes of one WebSocket message

@@ -12,9 +12,11 @@ import orjson
 
 from dralab.api.resource.features import WATCH_LIST
 from dralab.api.status import ApiError
-from dralab.apiserver.http import bodies, weighing
-from dralab.apiserver.http.bodies import Body
-from dralab.apiserver.http.encoders import Encoders
+from dralab.apiserver.access.users import User
+from dralab.apiserver.http import weighing
+from dralab.apiserver.http.encodings import bodies
+from dralab.apiserver.http.encodings.bodies import Body
+from dralab.apiserver.http.encodings.encoders import Encoders
 from dralab.apiserver.http.messages import (
     Answer,
     HttpRequest,
@@ -52,7 +54,10 @@ from dralab.apiserver.http.routing import (
 )
 from dralab.apiserver.http.trying import JSON, NO_CACHE
 from dralab.apiserver.http.weighing import Weights
-from dralab.apiserver.resources.options import (
+from dralab.apiserver.storage import Stored
+from dralab.apiserver.verbs.patching import PatchType, undecodable
+from dralab.apiserver.verbs.server import Resources, success
+from dralab.apiserver.verbs.state.options import (
     DeleteOptions,
     Query,
     WriteOptions,
@@ -60,10 +65,6 @@ from dralab.apiserver.resources.options import (
     list_options,
     write_options,
 )
-from dralab.apiserver.resources.patching import PatchType, undecodable
-from dralab.apiserver.resources.server import Resources, success
-from dralab.apiserver.storage import Stored
-from dralab.apiserver.users import User
 
 PATCHES: Final[Mapping[str, PatchType]] = {
     "application/json-patch+json": "json",
@@ -107,7 +108,8 @@ class ResourceRequests:
     """Answers requests for resources.
 
     `connectors` answer the subresources that lead out of the server (`("pods", "log")`), by
-    hub and subresource; `apiserver.nodes` has those of pods. `speaks_cbor` is a gate of the server.
+    hub and subresource; `apiserver.http.proxying.nodes` has those of pods. `speaks_cbor` is a
+    gate of the server.
     """
 
     def __init__(self, resources: Resources) -> None:
@@ -126,7 +128,7 @@ class ResourceRequests:
     def answer(self, request: HttpRequest, route: Route, user: User) -> Answer:
         """Answer a request for a resource. ApiError: it is refused."""
         if self.speaks_cbor and "cbor" in request.headers.get("content-type", ""):
-            from dralab.apiserver.http.cbor_messages import with_json_body
+            from dralab.apiserver.http.encodings.cbor_messages import with_json_body
 
             request = with_json_body(request, route.kind)
         if not (warning := route.kind.deprecation):
@@ -470,11 +472,11 @@ def watch_error(form: AnswerForm, error: ApiError) -> WatchError:
     An error event and not an error (k8s.io/apiserver `storage/cacher`, newErrWatcher).
     """
     if form.encoding == "protobuf":
-        from dralab.apiserver.http.protobuf_answers import error_frame
+        from dralab.apiserver.http.encodings.protobuf_answers import error_frame
 
         return WatchError(headers=FRAMES, body=error_frame(error), encoding=form.encoding)
     if form.encoding == "cbor":
-        from dralab.apiserver.http.cbor_messages import error_event
+        from dralab.apiserver.http.encodings.cbor_messages import error_event
 
         return WatchError(headers=SEQUENCE, body=error_event(error), encoding=form.encoding)
     line = orjson.dumps({"type": "ERROR", "object": error.status()}) + b"\n"

@@ -10,12 +10,12 @@ import orjson
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.http import negotiation
-from dralab.apiserver.http.encoding import as_yaml
+from dralab.apiserver.http.encodings.encoding import as_yaml
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
 from dralab.apiserver.http.negotiation import AnswerForm
 from dralab.apiserver.http.trying import JSON, NO_CACHE
-from dralab.apiserver.resources.context import shown
-from dralab.apiserver.resources.reading import ListPage
+from dralab.apiserver.verbs.reading import ListPage
+from dralab.apiserver.verbs.state.context import shown
 
 PROTOBUF_HEADERS: Final = (NO_CACHE, ("Content-Type", negotiation.PROTOBUF))
 TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
@@ -100,12 +100,12 @@ def encoded(
 def _converted(body: bytes, form: AnswerForm) -> tuple[bytes, Sequence[tuple[str, str]]]:
     """Return JSON in another form, and the headers for it."""
     if form.encoding == "cbor":
-        from dralab.apiserver.http.cbor_messages import as_cbor
+        from dralab.apiserver.http.encodings.cbor_messages import as_cbor
 
         return as_cbor(body), (NO_CACHE, ("Content-Type", form.content_type))
     if form.encoding == "yaml":
         return as_yaml(body), (NO_CACHE, ("Content-Type", form.content_type))
-    from dralab.apiserver.http.protobuf_answers import as_protobuf
+    from dralab.apiserver.http.encodings.protobuf_answers import as_protobuf
 
     found = as_protobuf(body)
     return (body, JSON) if found is None else (found, PROTOBUF_HEADERS)

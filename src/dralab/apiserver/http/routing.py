@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, unquote
 
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
-from dralab.apiserver.resources.options import Query
+from dralab.apiserver.verbs.state.options import Query
 from dralab.values.remembering import remembered
 
 NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})

@@ -13,7 +13,7 @@ import orjson
 from dralab.api.core.definitions import HUB as DEFINITIONS
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.admission.chain import Operation
+from dralab.apiserver.access.admission.chain import Operation
 from dralab.apiserver.http.messages import (
     HEAVY,
     LARGE_LANE,
@@ -26,10 +26,10 @@ from dralab.apiserver.http.messages import (
 )
 from dralab.apiserver.http.negotiation import AnswerForm
 from dralab.apiserver.http.routing import Route
-from dralab.apiserver.resources.context import key_of
-from dralab.apiserver.resources.options import ListOptions
-from dralab.apiserver.resources.server import Resources
 from dralab.apiserver.storage import Damaged, Stored
+from dralab.apiserver.verbs.server import Resources
+from dralab.apiserver.verbs.state.context import key_of
+from dralab.apiserver.verbs.state.options import ListOptions
 from dralab.values.json_syntax import may_have_duplicates
 
 MANY: Final = 500  # objects that may always be looked at one by one

@@ -1,0 +1,1 @@
+"""Connections: sockets, TLS, the ASGI application, and the turns that requests take."""

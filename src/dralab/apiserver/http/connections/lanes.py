@@ -1,0 +1,152 @@
+"""Threads beside that of the loop, and the requests that wait for one: clients take turns.
+
+A lane has so many threads. Where more requests come, they wait by user and program, as in `turns`:
+one client's large requests do not keep those of others waiting, and who has used most CPU time of
+late waits longest.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
+from time import thread_time
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+from dralab.apiserver.access.fairness.flow_control import Flow
+from dralab.apiserver.access.fairness.queues import FairQueue, QueueFull
+from dralab.apiserver.cpu_use import CpuUse
+from dralab.apiserver.http.connections.promises import Promise
+from dralab.apiserver.http.messages import HttpRequest, program_of
+
+Answered = TypeVar("Answered")
+
+
+class _WaitingRequest(NamedTuple):
+    """A request that waits for a thread."""
+
+    request: HttpRequest
+    future: Promise[Any]
+
+
+class _Done(NamedTuple, Generic[Answered]):
+    """What a thread has done: the answer of a request, or why there is none."""
+
+    waiting: _WaitingRequest
+    answered: Answered | None
+    error: BaseException | None
+    seconds: float  # of CPU time
+
+
+class Lane(Generic[Answered]):
+    """Some threads that `answer` requests; to be used in the thread of the loop alone.
+
+    `finish` is called there with each request, its future and its answer. What a request has cost
+    in CPU time is charged to its flow, which has no more than `most` of the threads at a time.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        threads: int,
+        flow_of: Callable[[HttpRequest], Flow],
+        answer: Callable[[HttpRequest], Answered],
+        finish: Callable[[HttpRequest, Promise[Any], Answered], None],
+        *,
+        most: int | None = None,
+        use: CpuUse | None = None,
+    ) -> None:
+        self._free = threads
+        self._most = threads + 1 if most is None else most
+        self._running: Counter[Hashable] = Counter()  # by flow
+        # The requests of flows that have as many threads as they may.
+        self._held: dict[Hashable, deque[_WaitingRequest]] = {}
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._flow_of, self._answer, self._finish = flow_of, answer, finish
+        self._use = CpuUse() if use is None else use
+        self._queue: FairQueue[_WaitingRequest] = FairQueue(self._use)
+        # What threads have done, and whether the loop knows that there is something.
+        self._done: deque[_Done[Answered]] = deque()
+        self._told = False
+
+    def submit(self, request: HttpRequest, future: Promise[Any]) -> None:
+        """Answer a request when a thread is free for it. QueueFull."""
+        waiting, flow = _WaitingRequest(request, future), self._flow_of(request)
+        if self._running[flow.name] >= self._most:
+            held = self._held.setdefault(flow.name, deque())
+            if flow.level.per_flow is not None and len(held) >= flow.level.per_flow:
+                raise QueueFull(flow.level.name)
+            held.append(waiting)
+        elif self._free:
+            self._begin(waiting, flow)
+        else:
+            self._queue.push(waiting, flow.level, flow.name, program_of(request))
+
+    def close(self) -> None:
+        """Answer no more; those that wait are cancelled."""
+        self._pool.shutdown(wait=False)
+        for waiting in chain(self._queue.take_batch(len(self._queue)), *self._held.values()):
+            waiting.future.cancel()
+
+    def _begin(self, waiting: _WaitingRequest, flow: Flow) -> None:
+        self._free -= 1
+        self._running[flow.name] += 1
+        self._pool.submit(self._work, waiting, asyncio.get_running_loop())
+
+    def _work(self, waiting: _WaitingRequest, loop: asyncio.AbstractEventLoop) -> None:
+        """Answer a request in a thread of the lane.
+
+        The loop is woken once for all that is done by then: that takes a call of the system, and
+        with a future of each thread three turns of the loop.
+        """
+        began = thread_time()
+        try:
+            answered, error = self._answer(waiting.request), None
+        except BaseException as raised:  # noqa: BLE001 - it is told to who awaits the future
+            answered, error = None, raised
+        self._done.append(_Done(waiting, answered, error, thread_time() - began))
+        if not self._told:
+            self._told = True
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._collect)
+
+    def _collect(self) -> None:
+        # First: who appends from here on tells again.
+        self._told = False
+        while self._done:
+            waiting, answered, error, seconds = self._done.popleft()
+            self._free += 1
+            flow = self._flow_of(waiting.request)
+            self._use.charge((flow.level.name, flow.name), seconds)
+            self._ended(flow)
+            if error is None:
+                self._finish(waiting.request, waiting.future, cast("Answered", answered))
+            elif not waiting.future.done():
+                waiting.future.set_exception(error)
+        while self._free and self._queue:
+            waiting = self._queue.take_batch(1)[0]
+            flow = self._flow_of(waiting.request)
+            if waiting.future.cancelled():
+                self._let_wait(flow)
+            elif self._running[flow.name] < self._most:
+                self._begin(waiting, flow)
+            else:
+                self._held.setdefault(flow.name, deque()).appendleft(waiting)
+
+    def _ended(self, flow: Flow) -> None:
+        """Note that a flow has a thread less."""
+        self._running[flow.name] -= 1
+        if not self._running[flow.name]:
+            del self._running[flow.name]
+        self._let_wait(flow)
+
+    def _let_wait(self, flow: Flow) -> None:
+        """Let the next request of a flow that had all its threads wait for one."""
+        if held := self._held.get(flow.name):
+            waiting = held.popleft()
+            level = replace(flow.level, per_flow=None, in_all=None)  # it was let in before
+            self._queue.push(waiting, level, flow.name, program_of(waiting.request))
+            if not held:
+                del self._held[flow.name]

@@ -1,0 +1,292 @@
+"""HTTP with a process in a pod, over one connection of port-forward.
+
+Whether a port is the pod's own, and how its node is reached, is for port-forward to say: nothing
+here opens a socket. The answer streams; a client that reads slowly makes the process wait.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Final
+
+import httptools
+
+from dralab.apiserver.http.connections.byte_feeds import Feed
+from dralab.apiserver.http.connections.html_links import with_prefix
+from dralab.apiserver.http.messages import ByteStream, HttpResponse, Upgrade
+
+DATA: Final = 0
+ERRORS: Final = 1
+PORT_BYTES: Final = 2  # with which each channel begins
+HEAD: Final = 64 * 1024
+PAGE: Final = 4 * 1024 * 1024  # bytes of an HTML page whose links are changed
+HOP: Final = frozenset(
+    {
+        "connection", "content-length", "keep-alive", "proxy-authenticate", "proxy-authorization",
+        "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+    }
+)  # fmt: skip
+# Headers by which a process would act on all pages of this server, and not on its own alone.
+KEPT_BACK: Final = frozenset(
+    {
+        "clear-site-data", "content-security-policy", "service-worker-allowed", "set-cookie",
+        "strict-transport-security", "x-content-type-options",
+    }
+)  # fmt: skip
+BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
+
+
+class NotReached(Exception):  # noqa: N818 - a fact, which becomes a Status
+    """The process does not answer; `str` is Go's message."""
+
+
+class PortWire:
+    """One connection to a port of a pod; `address` is what messages call it."""
+
+    def __init__(self, upgrade: Upgrade, address: str) -> None:
+        self.address = address
+        self._source, self._send = upgrade.source, upgrade.receive
+        self._news = asyncio.Event()
+        self._left = {DATA: PORT_BYTES, ERRORS: PORT_BYTES}
+        self._tls: ssl.SSLObject | None = None
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        loop = asyncio.get_running_loop()
+        self._source.notify(lambda: _call_in(loop, self._news.set))
+
+    async def secure(self) -> None:
+        """Begin TLS. Nobody says which certificate a pod has, so any is accepted. NotReached."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE  # as kube-apiserver's transport of proxies
+        secured = context.wrap_bio(self._in, self._out)
+        while True:
+            try:
+                secured.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                await self._write(self._out.read())
+                self._in.write(await self._plain() or self._raise("EOF"))
+            except ssl.SSLError:
+                self._raise("tls: first record does not look like a TLS handshake")
+        await self._write(self._out.read())
+        self._tls = secured
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes to the process."""
+        if self._tls is not None:
+            self._tls.write(data)
+            data = self._out.read()
+        await self._write(data)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield what the process sends, until it closes the connection. NotReached."""
+        while data := await self._plain():
+            if self._tls is None:
+                yield data
+                continue
+            self._in.write(data)
+            with suppress(ssl.SSLWantReadError):
+                while piece := self._tls.read(HEAD):
+                    yield piece
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._source.close()
+        self._news.set()
+
+    async def _write(self, data: bytes) -> None:
+        waiting = self._send(bytes([DATA]) + data)
+        if isinstance(waiting, Awaitable):
+            await waiting
+
+    async def _plain(self) -> bytes:
+        """Return the next bytes; none at the end. NotReached."""
+        while True:
+            self._news.clear()
+            found = b"".join(self._data(item) for item in self._source.take_items())
+            if found or self._source.done:
+                return found
+            await self._news.wait()
+
+    def _data(self, item: bytes) -> bytes:
+        channel, content = item[0], item[1:]
+        skipped = min(self._left.get(channel, 0), len(content))
+        self._left[channel] = self._left.get(channel, 0) - skipped
+        content = content[skipped:]
+        if channel == ERRORS and content:
+            late = b"nothing answers" in content
+            why = "i/o timeout" if late else "connect: connection refused"
+            self._raise(f"dial tcp {self.address}: {why}")
+        return content if channel == DATA else b""
+
+    def _raise(self, why: str) -> bytes:
+        raise NotReached(why)
+
+
+class _Answer:
+    """An answer as it comes."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: list[tuple[str, str]] = []
+        self.over = False
+        self.parts: list[bytes] = []
+        self._parser = httptools.HttpResponseParser(self)
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes. NotReached: they are not HTTP."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            if not self.over:
+                raise NotReached("malformed HTTP response") from error
+
+    def on_message_begin(self) -> None:
+        """Begin an answer; one such as 100 Continue may have come before."""
+        self.headers = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
+        self.headers.append((name.decode("latin-1"), value.decode("latin-1")))
+        if sum(len(n) + len(v) for n, v in self.headers) > HEAD:
+            raise NotReached("net/http: server response headers exceeded 65536 bytes; aborted")
+
+    def on_headers_complete(self) -> None:
+        """Take the status."""
+        status = self._parser.get_status_code()
+        self.status = status if status >= HTTPStatus.OK else 0
+
+    def on_body(self, data: bytes) -> None:
+        """Take a piece of the body."""
+        self.parts.append(data)
+
+    def on_message_complete(self) -> None:
+        """Take the end."""
+        self.over = bool(self.status)
+
+    def take(self) -> bytes:
+        """Return what has come of the body."""
+        found = b"".join(self.parts)
+        self.parts.clear()
+        return found
+
+    def header(self, name: str) -> str:
+        """Return a header; empty if there is none."""
+        return next((value for each, value in self.headers if each.lower() == name), "")
+
+
+async def exchange(
+    wire: PortWire, request: bytes, *, bodiless: bool, prefix: str, ended: Callable[[], None]
+) -> HttpResponse | ByteStream:
+    """Send a request and return its answer, whose absolute links lead below `prefix`.
+
+    `bodiless`: it is a HEAD. `ended` is called when the connection is closed. NotReached.
+    """
+    streams = False
+    try:
+        await wire.write(request)
+        answer, pieces = _Answer(), wire.pieces()
+        while not answer.status:
+            try:
+                answer.feed(await anext(pieces))
+            except StopAsyncIteration:
+                raise NotReached("EOF") from None
+        headers = _passed_on(answer, prefix)
+        if bodiless or answer.status in BODILESS:
+            return HttpResponse(status=answer.status, headers=headers)
+        if _is_page(answer):
+            body = await _whole(answer, pieces)
+            if body is not None:
+                page = with_prefix(body, prefix)
+                return HttpResponse(status=answer.status, headers=headers, body=page)
+        streams = True
+        return _stream(wire, answer, pieces, headers, ended)
+    finally:
+        if not streams:
+            wire.close()
+            ended()
+
+
+def _passed_on(answer: _Answer, prefix: str) -> list[tuple[str, str]]:
+    left_out = HOP | KEPT_BACK
+    found = [
+        (name, value)
+        for name, value in answer.headers
+        if name.lower() not in left_out and not name.lower().startswith("access-control-")
+    ]
+    return [
+        (name, f"{prefix}{value}" if name.lower() == "location" and _is_local(value) else value)
+        for name, value in found
+    ]
+
+
+def _is_local(link: str) -> bool:
+    return link.startswith("/") and not link.startswith("//")
+
+
+def _is_page(answer: _Answer) -> bool:
+    media = answer.header("content-type").partition(";")[0].strip()
+    length = answer.header("content-length")
+    return (
+        media == "text/html"
+        and not answer.header("content-encoding")
+        and (not length.isdecimal() or int(length) <= PAGE)
+    )
+
+
+async def _whole(answer: _Answer, pieces: AsyncIterator[bytes]) -> bytes | None:
+    """Return the whole body; None if it is too large, and stays in the answer."""
+    while not answer.over and sum(map(len, answer.parts)) <= PAGE:
+        try:
+            answer.feed(await anext(pieces))
+        except StopAsyncIteration:
+            break
+    large = sum(map(len, answer.parts)) > PAGE
+    return None if large else answer.take()
+
+
+def _stream(
+    wire: PortWire,
+    answer: _Answer,
+    pieces: AsyncIterator[bytes],
+    headers: Sequence[tuple[str, str]],
+    ended: Callable[[], None],
+) -> ByteStream:
+    room = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def close() -> None:
+        _call_in(loop, task.cancel)
+
+    feed = Feed(on_close=close, on_room=lambda: _call_in(loop, room.set))
+
+    async def copy() -> None:
+        try:
+            while True:
+                if piece := answer.take():
+                    feed.put(piece)
+                while not feed.room and not feed.done:
+                    room.clear()
+                    await room.wait()
+                if answer.over or feed.done:
+                    break
+                answer.feed(await anext(pieces))
+            feed.end()
+        except StopAsyncIteration:
+            cut = answer.header("content-length") or "chunked" in answer.header("transfer-encoding")
+            feed.abort("unexpected EOF") if cut else feed.end()
+        except NotReached as error:
+            feed.abort(str(error))
+        finally:
+            wire.close()
+            ended()
+
+    task = loop.create_task(copy())
+    return ByteStream(source=feed, status=answer.status, headers=headers)
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+    with suppress(RuntimeError):  # the loop has ended
+        loop.call_soon_threadsafe(call)

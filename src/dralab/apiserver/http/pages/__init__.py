@@ -1,0 +1,1 @@
+"""Documents about the server: discovery, OpenAPI, health, pages of components."""

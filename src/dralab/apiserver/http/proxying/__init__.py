@@ -1,0 +1,1 @@
+"""Requests that others answer: nodes, pods, Services and aggregated servers."""

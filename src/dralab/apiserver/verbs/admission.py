@@ -1,0 +1,56 @@
+"""Asks the admission plugins of a server about a write, in their two steps."""
+
+from collections.abc import Callable, Sequence
+
+from dralab.api.status import ApiError
+from dralab.apiserver.access.admission.chain import Review
+from dralab.apiserver.metrics.families import DYNAMIC
+from dralab.apiserver.metrics.meters import now
+from dralab.apiserver.verbs.state.context import Context
+
+Ask = Callable[[Review], None]
+
+
+def admit(context: Context, review: Review) -> None:
+    """Let plugins change the object of a write before it is validated. ApiError, MustWait."""
+    names, asks = context.admission.steps(review.kind.hub, review.operation, "admit")
+    if context.dynamic.active:
+        names, asks = (*names, DYNAMIC), (*asks, context.dynamic.admit)
+    _asked(context, review, names, asks, "admit")
+    if review.again:
+        # A webhook changed the object: the others see what it has become, once.
+        review.again, review.round = False, 1
+        _asked(context, review, names, asks, "admit")
+
+
+def validate(context: Context, review: Review) -> None:
+    """Let plugins look at a write that is valid. ApiError, MustWait."""
+    names, asks = context.validating.steps(review.kind.hub, review.operation, "validate")
+    _asked(context, review, names, asks, "validate")
+
+
+def connect(context: Context, review: Review) -> None:
+    """Ask about what is created of a subresource that is not stored. ApiError, MustWait."""
+    names, asks = context.connecting.steps(review.kind.hub, review.operation, "admit")
+    if context.dynamic.active:
+        names, asks = (*names, DYNAMIC), (*asks, context.dynamic.admit)
+    _asked(context, review, names, asks, "admit")
+    if context.dynamic.active:
+        _asked(context, review, (DYNAMIC,), (context.dynamic.validate,), "validate")
+
+
+def _asked(
+    context: Context, review: Review, names: tuple[str, ...], asks: Sequence[Ask], type_: str
+) -> None:
+    # Most of what a server does passes here: only instants are taken.
+    instants = [now()]
+    note = instants.append
+    try:
+        for ask in asks:
+            ask(review)
+            note(now())
+    except ApiError:
+        note(now())
+        context.metrics.admission.refused(review.operation, type_, names, instants)
+        raise
+    context.metrics.admission.stepped(review.operation, type_, names, instants)

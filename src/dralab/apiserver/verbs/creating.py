@@ -1,0 +1,196 @@
+"""Creating objects.
+
+The order of the steps is upstream's: admission, then what the kind prepares, then validation,
+then who owns which field, then the store. Source: k8s.io/apiserver `registry/rest`,
+`registry/generic/registry/store.go`.
+"""
+
+from functools import partial
+from typing import Final
+
+from dralab.api import metadata
+from dralab.api.core.metadata_checks import metadata_checks
+from dralab.api.kinds import Kind
+from dralab.api.resource.features import OWNERS_BY_INDEX
+from dralab.api.status import ApiError
+from dralab.apiserver.storage import Damaged, Key, KeyExists, Stored
+from dralab.apiserver.verbs import admission
+from dralab.apiserver.verbs.empty_fields import (
+    located,
+    restored,
+)
+from dralab.apiserver.verbs.state import ownership, typed_objects
+from dralab.apiserver.verbs.state.context import (
+    Context,
+    key_of,
+    metadata_of,
+    unreadable,
+)
+from dralab.apiserver.verbs.state.options import WriteOptions
+from dralab.apiserver.verbs.write_steps import (
+    check_namespace,
+    drop_repeated_owners,
+    given_metadata,
+    in_order,
+    invalid,
+    review_of,
+)
+from dralab.objects.metadata import is_deleting
+from dralab.values.json_types import JsonDict
+
+NAME_TRIES: Final = 8
+
+
+def create(
+    context: Context, kind: Kind, value: JsonDict, namespace: str, options: WriteOptions
+) -> Stored:
+    """Store a new object. `value` is in the version of `kind` and belongs to the server now."""
+    rules = context.rules.strategy_of(kind)
+    meta = given_metadata(context, kind, value, options)
+    check_namespace(kind, meta, namespace)
+    value = typed_objects.decoded(context, kind, value, options)
+    if refusal := rules.creation_refusal():
+        name = str(meta.get("name") or "")
+        raise ApiError.forbidden(kind.plural, name, refusal, group=kind.group)
+    context.rules.default(kind, value)
+    value = context.rules.to_hub(kind, value)
+    empties = located(value, options.empties)
+    meta = metadata_of(value)
+    for part in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+        meta.pop(part, None)
+    drop_repeated_owners(meta, options)
+    name = meta.get("name") or ""
+    # Fields set by admission and the kind's rules have no owner.
+    now = context.now()
+    with restored(value, empties, shown=True):
+        ownership.created(context, kind, value, options, now=now)
+    review = review_of(
+        context,
+        kind,
+        "CREATE",
+        namespace=namespace,
+        name=name,
+        value=value,
+        old=None,
+        options=options,
+    )
+    admission.admit(context, review)
+    if review.changed:
+        meta = metadata_of(value)
+        check_namespace(kind, meta, namespace)
+        drop_repeated_owners(meta, options, admitted=True)
+    revision = meta.get("resourceVersion") or ""
+    if kind.has_status and not rules.keeps_status:
+        value["status"] = {}
+    _new_metadata(context, kind, value, namespace, now=now)
+    options.warnings += rules.creation_warnings(value)
+    if options.gated:
+        context.rules.drop_gated(kind, value, None)
+    rules.prepare_create(value, now)
+    meta = value["metadata"]
+    errors = rules.place_problems(value, None, partial(context.labels_of_namespace, namespace))
+    errors += metadata.problems(
+        meta,
+        namespaced=kind.namespaced,
+        name_problems=rules.name_problems,
+        prefixed=rules.prefixed,
+        checks=metadata_checks(kind.group, kind.plural),
+        owners_by_index=OWNERS_BY_INDEX in context.rules.features,
+    )
+    with restored(value, empties):
+        errors += rules.validate(value)
+    if errors:
+        raise invalid(context, kind, meta.get("name", ""), errors)
+    options.warnings += rules.warnings(value)
+    review.name = meta["name"]
+    admission.validate(context, review)
+    context.rules.foresee(kind, value)
+    ordered = in_order(kind, context, context.rules.as_stored(kind, value))
+    key = key_of(kind, namespace, meta["name"])
+    if options.dry_run:
+        existing = context.find(key)
+        if existing is not None:
+            raise _exists(kind, existing)
+        if revision:
+            ordered["metadata"]["resourceVersion"] = revision
+        else:
+            del ordered["metadata"]["resourceVersion"]
+        return Stored(key, ordered, 0, 0)
+    if revision.isdecimal() and int(revision):
+        # Found out by a real server's storage, which has no reason for it.
+        raise ApiError.failed("resourceVersion should not be set on objects to be created")
+    return _stored(context, kind, key, ordered)
+
+
+def create_as_is(
+    context: Context, kind: Kind, value: JsonDict, namespace: str, options: WriteOptions
+) -> Stored:
+    """Store a new object of ours, which is typed, complete and valid: none of that is looked at.
+
+    `create` does the same with it in three times the time.
+    """
+    value["kind"], value["apiVersion"] = kind.kind, kind.api_version
+    now = context.now()
+    ownership.created(context, kind, value, options, now=now)
+    rules = context.rules.strategy_of(kind)
+    if kind.has_status and not rules.keeps_status:
+        value["status"] = {}
+    _new_metadata(context, kind, value, namespace, now=now)
+    rules.prepare_create(value, now)
+    key = key_of(kind, namespace, value["metadata"]["name"])
+    return _stored(context, kind, key, in_order(kind, context, value))
+
+
+def _stored(context: Context, kind: Kind, key: Key, value: JsonDict) -> Stored:
+    try:
+        stored = context.store.create(key, value)
+    except KeyExists as error:
+        raise _exists(kind, error.current) from error
+    except Damaged as error:
+        raise unreadable(error) from error
+    context.stored(kind, None, stored.value)
+    return stored
+
+
+def _free_name(context: Context, kind: Kind, namespace: str, prefix: str) -> str:
+    """Return a generated name that is free; after eight tries, one that may be taken."""
+    name = ""
+    for _ in range(NAME_TRIES):
+        name = context.generated_name(prefix)
+        if context.find(key_of(kind, namespace, name)) is None:
+            break
+    return name
+
+
+def _exists(kind: Kind, current: Stored) -> ApiError:
+    error = ApiError.already_exists(kind.plural, current.key.name, group=kind.group)
+    if is_deleting(current.value):
+        error.message = f"object is being deleted: {error.message}"
+    return error
+
+
+def _new_metadata(
+    context: Context, kind: Kind, value: JsonDict, namespace: str, *, now: str
+) -> None:
+    """Give a new object its identity; the parts in the order in which servers write them."""
+    given = value["metadata"]
+    meta: JsonDict = {}
+    if name := given.pop("name", None):
+        meta["name"] = name
+    if prefix := given.pop("generateName", None):
+        if not name:
+            meta["name"] = _free_name(context, kind, namespace, prefix)
+        meta["generateName"] = prefix
+    if kind.namespaced:
+        meta["namespace"] = namespace
+    meta["uid"] = context.uid()
+    meta["resourceVersion"] = ""
+    if kind.generation:
+        meta["generation"] = 1
+    elif generation := given.get("generation"):
+        meta["generation"] = generation
+    meta["creationTimestamp"] = now
+    for part in ("namespace", "uid", "resourceVersion", "generation", "creationTimestamp"):
+        given.pop(part, None)
+    meta.update(given)
+    value["metadata"] = meta

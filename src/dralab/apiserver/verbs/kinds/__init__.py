@@ -1,0 +1,1 @@
+"""The rules of kinds that need more than their type: definitions, policies, webhooks, devices."""

@@ -1,0 +1,294 @@
+"""The verbs as one object: what in-process clients and the HTTP edge call."""
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any, Final
+
+import orjson
+
+from dralab.api.extended import Check, ExtendedStrategy, Fields, Mend
+from dralab.api.kinds import Kind, Kinds
+from dralab.api.status import ApiError
+from dralab.apiserver.storage import Store, Stored
+from dralab.apiserver.verbs import creating, deleting, patching, reading, writing
+from dralab.apiserver.verbs.crds import CustomResources
+from dralab.apiserver.verbs.patching import PatchType
+from dralab.apiserver.verbs.reading import ListPage
+from dralab.apiserver.verbs.state.context import Context
+from dralab.apiserver.verbs.state.options import (
+    DeleteOptions,
+    ListOptions,
+    Query,
+    WriteOptions,
+)
+from dralab.apiserver.verbs.subresources import connecting, reviews, subresources
+from dralab.apiserver.verbs.watches import Watching
+from dralab.values.json_types import JsonDict
+
+EVERYTHING: Final = ListOptions()
+PLAINLY: Final = DeleteOptions()
+
+
+class Resources:
+    """Every verb of every kind, synchronous, on mappings; refusals are `ApiError`.
+
+    Results are `Stored`: their `value` and `encoded` are in the form in which the
+    collection is stored; `view` gives the form of the requested version. Nothing that
+    is returned may be changed; what is passed in belongs to the server from then on.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.custom_resources = CustomResources(context)
+        context.derive(self.custom_resources.load, {})
+
+    def over(self, store: Store) -> "Resources":
+        """Return the verbs over another view of the store, for one request."""
+        found = copy(self)
+        found.context = self.context.over(store)
+        return found
+
+    @property
+    def kinds(self) -> Kinds:
+        """The kinds that are served."""
+        return self.context.kinds
+
+    def kind(self, group: str, version: str, plural: str) -> Kind:
+        """Return a served kind; ApiError in the words of a server where there is none."""
+        found = self.context.kinds.get(group, version, plural)
+        if found is None:
+            raise ApiError(
+                "NotFound", "the server could not find the requested resource", details={}
+            )
+        return found
+
+    def view(self, kind: Kind, stored: Stored) -> JsonDict:
+        """Return a stored object in the version of `kind`."""
+        return self.context.rules.from_hub(kind, stored.value)
+
+    def encoded(self, kind: Kind, stored: Stored) -> bytes:
+        """Return a stored object as JSON in the version of `kind`."""
+        if self.context.rules.is_hub(kind):
+            return stored.encoded
+        return orjson.dumps(self.context.rules.from_hub(kind, stored.value))
+
+    def prepare(self, kind: Kind, found: Sequence[Stored]) -> None:
+        """Make sure that objects can be shown in a version without waiting. ApiError, MustWait."""
+        self.context.rules.prepare(kind, found)
+
+    def get(self, kind: Kind, name: str, namespace: str = "", *, revision: str = "") -> Stored:
+        """Return one object."""
+        return reading.get(self.context, kind, name, namespace, revision)
+
+    def list(self, kind: Kind, namespace: str = "", options: ListOptions = EVERYTHING) -> ListPage:
+        """Return a page of a collection, of all namespaces where `namespace` is empty."""
+        return reading.list_page(self.context, kind, namespace, options)
+
+    def indexed(self, kind: Kind, options: ListOptions) -> bool:
+        """Return whether what a list chooses is found without looking at the other objects."""
+        return reading.is_indexed(kind, options)
+
+    def watch(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        options: ListOptions = EVERYTHING,
+        *,
+        name: str = "",
+    ) -> Watching:
+        """Return the scope of a watch; `watching` carries it out."""
+        return reading.watch(self.context, kind, namespace, options, name=name)
+
+    def create(
+        self, kind: Kind, value: JsonDict, namespace: str = "", options: WriteOptions | None = None
+    ) -> Stored:
+        """Store a new object."""
+        # What admission checked (names, addresses, the namespace) still holds when it is stored.
+        with self.context.store.lock:
+            self.context.catch_up()
+            return creating.create(self.context, kind, value, namespace, options or WriteOptions())
+
+    def update(
+        self,
+        kind: Kind,
+        value: JsonDict,
+        name: str,
+        namespace: str = "",
+        options: WriteOptions | None = None,
+        *,
+        subresource: str = "",
+    ) -> Stored:
+        """Replace an object, or its subresource `status`."""
+        return self.put(kind, value, name, namespace, options, subresource=subresource)[0]
+
+    def put(
+        self,
+        kind: Kind,
+        value: JsonDict,
+        name: str,
+        namespace: str = "",
+        options: WriteOptions | None = None,
+        *,
+        subresource: str = "",
+    ) -> tuple[Stored, bool]:
+        """Replace an object; also return whether that created it."""
+        return writing.update(
+            self.context,
+            kind,
+            value,
+            name,
+            namespace,
+            options=options or WriteOptions(),
+            subresource=subresource,
+        )
+
+    def patch(
+        self,
+        kind: Kind,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        options: WriteOptions | None = None,
+        *,
+        type: PatchType = "merge",
+        subresource: str = "",
+    ) -> tuple[Stored, bool]:
+        """Change an object by a patch; also return whether that created it (apply alone can)."""
+        return patching.patch(
+            self.context,
+            kind,
+            name,
+            patch,
+            namespace=namespace,
+            options=options or WriteOptions(),
+            type=type,
+            subresource=subresource,
+        )
+
+    def delete(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str = "",
+        options: DeleteOptions = PLAINLY,
+    ) -> tuple[Stored, bool]:
+        """Delete an object or mark it; also return whether it is gone."""
+        done = deleting.delete(self.context, kind, name, namespace, options)
+        self.custom_resources.finish()
+        return done
+
+    def delete_collection(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        chosen: ListOptions = EVERYTHING,
+        options: DeleteOptions = PLAINLY,
+    ) -> ListPage:
+        """Delete what a list shows; return the page, with the objects as they were left."""
+        return deleting.delete_collection(self.context, kind, namespace, chosen, options)
+
+    def subresource(
+        self,
+        verb: str,
+        kind: Kind,
+        name: str,
+        subresource: str,
+        body: Any = None,
+        *,
+        namespace: str = "",
+        options: WriteOptions | None = None,
+        type: PatchType = "merge",
+    ) -> JsonDict:
+        """Do get, create, update or patch on a subresource other than `status`.
+
+        Returns the object that the server answers with, in the version of `kind`.
+        """
+        return subresources.call(
+            self.context,
+            verb,
+            kind,
+            name,
+            subresource,
+            body=body,
+            namespace=namespace,
+            options=options or WriteOptions(),
+            type=type,
+        )
+
+    def connect(
+        self,
+        kind: Kind,
+        name: str,
+        subresource: str,
+        *,
+        namespace: str,
+        query: Query,
+        path: str,
+        options: WriteOptions,
+    ) -> None:
+        """Ask admission about a connection, such as exec. ApiError, MustWait."""
+        connecting.admit(
+            self.context,
+            kind,
+            name,
+            subresource,
+            namespace=namespace,
+            query=query,
+            path=path,
+            options=options,
+        )
+
+    def ask(
+        self, kind: Kind, value: JsonDict, namespace: str = "", options: WriteOptions | None = None
+    ) -> JsonDict:
+        """Answer a kind that is not stored: reviews, bindings."""
+        return reviews.ask(self.context, kind, value, namespace, options or WriteOptions())
+
+    def serve_custom(self, spec: Mapping[str, Any]) -> None:
+        """Serve the kinds of a definition that is not stored: `spec` as in a CRD.
+
+        For kinds that belong to the server, such as older device APIs.
+        """
+        self.custom_resources.serve_own(f"{spec['names']['plural']}.{spec['group']}", spec)
+
+    def extend(
+        self,
+        kind: Kind,
+        fields: Fields,
+        *,
+        mend: Mend | None = None,
+        check: Check | None = None,
+    ) -> None:
+        """Let objects of a built-in kind have more fields: paths and structural schemas.
+
+        `mend` changes objects before they are decoded, and returns what clients are warned of;
+        `check` finds what is wrong with the added fields beyond their schemas.
+        `resources.extend(pods, {("spec", "deviceClaims"): {...}})`
+        """
+        rules = self.context.rules
+        rules.strategies[kind.hub] = ExtendedStrategy(
+            rules.strategy_of(kind), kind, fields, mend=mend, check=check
+        )
+        self.context.kinds.add(replace(kind, added={**kind.added, **fields}))
+
+    def on_kinds_changed(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever kinds came or went."""
+        self.context.on_kinds_changed.append(listener)
+
+
+def success(kind: Kind, stored: Stored) -> Mapping[str, Any]:
+    """Return the Status of a completed deletion."""
+    details = {"name": stored.key.name}
+    if kind.group:
+        details["group"] = kind.group
+    details["kind"] = kind.plural
+    if uid := stored.value["metadata"].get("uid"):  # none is known of an object that was damaged
+        details["uid"] = uid
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": details,
+    }

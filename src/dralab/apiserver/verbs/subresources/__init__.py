@@ -1,0 +1,1 @@
+"""The subresources of objects, and the reviews that clients ask for."""

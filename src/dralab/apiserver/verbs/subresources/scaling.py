@@ -1,0 +1,280 @@
+"""The scale subresource of workloads: a small object with the number of replicas."""
+
+from typing import Any
+
+import orjson
+
+from dralab.api import fields
+from dralab.api.decoding import decoder_of
+from dralab.api.kinds import Kind
+from dralab.api.schemas import Schemas
+from dralab.api.status import ApiError
+from dralab.apiserver import managed_fields
+from dralab.apiserver.storage import Stored
+from dralab.apiserver.verbs import patching, write_steps, writing
+from dralab.apiserver.verbs.patching import PatchType
+from dralab.apiserver.verbs.state import ownership
+from dralab.apiserver.verbs.state.context import Context
+from dralab.apiserver.verbs.state.options import WriteOptions
+from dralab.apiserver.verbs.subresources.scale_owners import owners_in_object, owners_in_scale
+from dralab.objects.metadata import spec_of
+from dralab.values.json_types import JsonDict
+
+
+def scale_of(context: Context, kind: Kind, stored: Stored) -> JsonDict:
+    """Return the Scale of an object."""
+    value = context.rules.from_hub(kind, stored.value)
+    paths = context.rules.strategy_of(kind).scale_paths(kind.version)
+    meta = value["metadata"]
+    shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    spec: JsonDict = {}
+    if replicas := _at(value, paths.spec):
+        spec["replicas"] = replicas
+    status: JsonDict = {"replicas": _at(value, paths.status) or 0}
+    selector = _at(value, paths.selector) if paths.selector else None
+    if selector:
+        status["selector"] = selector if isinstance(selector, str) else selector_text(selector)
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {part: meta[part] for part in shown if part in meta},
+        "spec": spec,
+        "status": status,
+    }
+
+
+def selector_text(selector: JsonDict) -> str:
+    """Return a label selector as a query has it; a plain map of labels counts as one.
+
+    >>> selector_text({"matchLabels": {"b": "2", "a": "1"}})
+    'a=1,b=2'
+    """
+    plain = selector
+    expressions: list[JsonDict] = []
+    if "matchLabels" in selector or "matchExpressions" in selector:
+        plain = selector.get("matchLabels") or {}
+        expressions = selector.get("matchExpressions") or []
+    parts = [(key, f"{key}={value}") for key, value in plain.items()]
+    for item in expressions:
+        key, values = item.get("key", ""), ",".join(sorted(item.get("values") or ()))
+        key = str(key)
+        text: str = {
+            "In": f"{key} in ({values})",
+            "NotIn": f"{key} notin ({values})",
+            "Exists": key,
+            "DoesNotExist": f"!{key}",
+        }.get(item.get("operator", ""), key)
+        parts.append((key, text))
+    return ",".join(text for _, text in sorted(parts))
+
+
+def get(context: Context, kind: Kind, name: str, namespace: str) -> JsonDict:
+    """Return an object's Scale. ApiError for a custom object that says no number of replicas."""
+    live = context.live(kind, namespace, name)
+    if kind.custom is not None:
+        paths = context.rules.strategy_of(kind).scale_paths(kind.version)
+        if _at(context.rules.from_hub(kind, live.value), paths.spec) is None:
+            why = f'the spec replicas field ".{".".join(paths.spec)}" does not exist'
+            causes = {"causes": [{"message": why}]}
+            text = f"Internal error occurred: {why}"
+            raise ApiError("InternalError", text, code=500, details=causes)
+    return scale_of(context, kind, live)
+
+
+def put(
+    context: Context,
+    kind: Kind,
+    name: str,
+    namespace: str,
+    scale: JsonDict,
+    *,
+    options: WriteOptions,
+    owned: list[JsonDict] | None = None,
+) -> JsonDict:
+    """Set the replicas of an object to those of a Scale.
+
+    `owned` are the owners of the Scale's fields, if an apply has found them.
+    """
+    given = scale.get("metadata") or {}
+    if given.get("name") and given["name"] != name:
+        raise ApiError.bad_request(
+            f"the name of the object ({given['name']}) does not match the name on the URL ({name})"
+        )
+    replicas = spec_of(scale).get("replicas") or 0
+    if isinstance(replicas, bool) or not isinstance(replicas, int):
+        if kind.custom is not None:  # upstream cannot tell of it there
+            raise ApiError.bad_request(
+                'no kind is registered for the type v1.Scale in scheme "pkg/runtime/scheme.go:111"'
+            )
+        raise ApiError.bad_request(
+            'Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal '
+            f"{'string' if isinstance(replicas, str) else 'number'} into Go struct field "
+            "ScaleSpec.spec.replicas of type int32"
+        )
+    if replicas < 0 and kind.custom is not None:
+        why = "should be a non-negative integer"
+        error = fields.invalid_value(".spec.replicas", replicas, why)
+        raise fields.invalid(kind.kind, name, [error], group=kind.group)
+    if replicas < 0:
+        why = "must be greater than or equal to 0"
+        error = fields.invalid_value("spec.replicas", replicas, why)
+        raise fields.invalid("Scale", name, [error], group="autoscaling")
+    paths = context.rules.strategy_of(kind).scale_paths(kind.version)
+    if context.dynamic.active:
+        replicas = _admitted(context, kind, name, namespace, replicas, options=options)
+
+    def edit(value: JsonDict) -> JsonDict:
+        if revision := given.get("resourceVersion"):
+            value["metadata"]["resourceVersion"] = revision
+        before = _at(value, paths.spec) or 0
+        _set(value, paths.spec, replicas)
+        _own(context, kind, value, (before, replicas), options, owned)
+        return value
+
+    options.applied = True  # who owns the number is said by `edit`
+
+    stored = writing.change(
+        context, kind, name, namespace, edit, options=options, subresource="scale"
+    )
+    return scale_of(context, kind, stored)
+
+
+def _admitted(
+    context: Context,
+    kind: Kind,
+    name: str,
+    namespace: str,
+    replicas: int,
+    *,
+    options: WriteOptions,
+) -> int:
+    """Ask webhooks and policies about a new Scale; return the replicas it has then. ApiError."""
+    old = scale_of(context, kind, context.live(kind, namespace, name))
+    new: JsonDict = orjson.loads(orjson.dumps(old))
+    new["spec"]["replicas"] = replicas
+    review = write_steps.review_of(
+        context,
+        kind,
+        "UPDATE",
+        namespace=namespace,
+        name=name,
+        value=new,
+        old=old,
+        options=options,
+        subresource="scale",
+    )
+    review.internal, review.form = options.internal, ("autoscaling", "v1", "Scale")
+    context.dynamic.admit(review)
+    context.dynamic.validate(review)
+    found = spec_of(new).get("replicas")
+    return found if isinstance(found, int) else replicas
+
+
+def patch(
+    context: Context,
+    kind: Kind,
+    name: str,
+    namespace: str,
+    body: Any,
+    *,
+    options: WriteOptions,
+    type: PatchType,
+) -> JsonDict:
+    """Patch an object's Scale."""
+    scale_kind = SCALE
+    with context.store.lock:
+        live = context.live(kind, namespace, name)
+        current = orjson.loads(orjson.dumps(scale_of(context, kind, live)))
+        shown = current["metadata"].pop("resourceVersion", None)
+        owned: list[JsonDict] | None = None
+        if type == "apply":
+            changed, owned = _applied(context, kind, live, current, body, options)
+        else:
+            changed = patching.edited(context, scale_kind, current, body, type, options)
+        if changed["metadata"].get("resourceVersion") == shown:
+            changed["metadata"].pop("resourceVersion", None)
+        return put(context, kind, name, namespace, changed, options=options, owned=owned)
+
+
+def _applied(  # noqa: PLR0917 - all of it decides
+    context: Context,
+    kind: Kind,
+    live: Stored,
+    current: JsonDict,
+    config: Any,
+    options: WriteOptions,
+) -> tuple[JsonDict, list[JsonDict]]:
+    """Return a Scale after a server-side apply, and the owners of its fields. ApiError."""
+    meta = current["metadata"]
+    patching.check_config(SCALE, meta["name"], meta.get("namespace", ""), config)
+    path = context.rules.strategy_of(kind).scale_paths(kind.version).spec
+    entries = live.value["metadata"].get("managedFields") or ()
+    before = {**current, "metadata": {**meta, "managedFields": owners_in_scale(entries, path)}}
+    who = ownership.writer(context, SCALE, options, subresource="scale")
+    schema = Schemas.standard().schema_of(SCALE.api_version, SCALE.kind)
+    found = managed_fields.apply(before, config, schema, who, force=options.force)
+    owned = found["metadata"].pop("managedFields", None) or []
+    decoder = decoder_of(SCALE.api_version, SCALE.kind)
+    if decoder is not None:
+        decoder.converted(found)
+        found = decoder.decode(found)[0]
+    return found, owned
+
+
+def _plain_scale(replicas: int) -> JsonDict:
+    return {"spec": {"replicas": replicas} if replicas else {}}
+
+
+def _own(  # noqa: PLR0917 - all of it decides
+    context: Context,
+    kind: Kind,
+    value: JsonDict,
+    numbers: tuple[int, int],
+    options: WriteOptions,
+    owned: list[JsonDict] | None,
+) -> None:
+    """Record who owns the number of replicas of an object whose Scale was written."""
+    if not context.managed_fields:
+        return
+    meta = value["metadata"]
+    entries = meta.get("managedFields") or []
+    path = context.rules.strategy_of(kind).scale_paths(kind.version).spec
+    if owned is None:
+        old, new = (_plain_scale(number) for number in numbers)
+        old["metadata"] = {"managedFields": owners_in_scale(entries, path)}
+        who = ownership.writer(context, SCALE, options, subresource="scale")
+        schema = Schemas.standard().schema_of(SCALE.api_version, SCALE.kind)
+        owned = managed_fields.update(old, new, schema, who)
+    found = owners_in_object(entries, owned, path, kind.api_version)
+    if found:
+        meta["managedFields"] = found
+    else:
+        meta.pop("managedFields", None)
+
+
+SCALE = Kind(
+    group="autoscaling",
+    version="v1",
+    kind="Scale",
+    plural="scales",
+    singular="scale",
+    namespaced=True,
+    hub="autoscaling/scales",
+)
+
+
+def _at(value: JsonDict, path: tuple[str, ...]) -> Any:
+    found: Any = value
+    for part in path:
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
+def _set(value: JsonDict, path: tuple[str, ...], item: Any) -> None:
+    found = value
+    for part in path[:-1]:
+        below = found.get(part)
+        if not isinstance(below, dict):
+            below = found[part] = {}
+        found = below
+    found[path[-1]] = item

@@ -1,0 +1,1 @@
+"""Objects that the server itself writes and deletes."""
