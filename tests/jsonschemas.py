@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from itertools import islice
 
-from dralab.simulation.errors import InputError
+from dralab.scenarios.errors import InputError
 
 WRONG = (-1, 0, 1.5, "", "x", "5s", True, [], {}, [1], [[]], {"x": 1})
 

@@ -14,7 +14,7 @@ from dralab.cli.main import main
 from dralab.contracts import cdi
 from dralab.node import images
 from dralab.runtime import kubeconfig
-from dralab.simulation.scenario import fields
+from dralab.scenarios import fields
 from dralab.simulation.workloads import phases
 
 BOMBS = {

@@ -38,7 +38,7 @@ _PLACES = {
     **{name: ("dralab.lab.answers", name) for name in ANSWERS},
     **{name: ("dralab.lab.view", name) for name in ("BadInput", "Lab", "UnknownObject", "open")},
     "Cluster": ("dralab.cluster", "Cluster"),
-    "InputError": ("dralab.simulation.errors", "InputError"),
+    "InputError": ("dralab.scenarios.errors", "InputError"),
     "Options": ("dralab.cluster", "Options"),
     "Grid": ("dralab.lab.campaigns", "Grid"),
     "Policy": ("dralab.lab.runs", "OwnPolicy"),

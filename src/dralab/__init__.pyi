@@ -17,7 +17,7 @@ from dralab.lab.view import BadInput as BadInput
 from dralab.lab.view import Lab as Lab
 from dralab.lab.view import UnknownObject as UnknownObject
 from dralab.lab.view import open as open  # noqa: A004
-from dralab.simulation.errors import InputError as InputError
+from dralab.scenarios.errors import InputError as InputError
 from dralab.testing.decorator import simulation_test as simulation_test
 
 __version__: str

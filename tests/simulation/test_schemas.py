@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dralab.scenarios import fields as field_reader
+from dralab.scenarios.errors import InputError
+from dralab.scenarios.fields import Fields, FieldSource
+from dralab.simulation import scenario_schema
 from dralab.simulation.campaigns import grid
 from dralab.simulation.engines.external import options
-from dralab.simulation.errors import InputError
-from dralab.simulation.scenario import fields as field_reader
 from dralab.simulation.scenario import scenario as scenarios
-from dralab.simulation.scenario.fields import Fields, FieldSource
-from dralab.simulation.schemas import campaign_files, scenario_files
 from jsonschemas import compare, problems, properties_by_path
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -184,8 +184,8 @@ def read(folder, monkeypatch):
 
 
 FORMS = {
-    "scenario": (scenario_files.schema(), documents(SCENARIOS)),
-    "campaign": (campaign_files.schema(), documents(CAMPAIGNS)),
+    "scenario": (scenario_schema.schema(), documents(SCENARIOS)),
+    "campaign": (grid.schema(), documents(CAMPAIGNS)),
 }
 
 

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from dralab.cli import _progress
 from dralab.cli.main import main
+from dralab.scenarios.errors import InputError
 from dralab.simulation import checkpoints
 from dralab.simulation.engines.batch import outputs, runs
-from dralab.simulation.errors import InputError
 
 BATCH = "dralab.simulation.engines.batch"
 JOBS = {

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.errors import InputError
+from dralab.scenarios.errors import InputError
 from dralab.testing import world
 from dralab.testing.faults import PlannedFault
 from dralab.testing.program_files import importing_from

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dralab.simulation.errors import InputError
+from dralab.scenarios.errors import InputError
 from dralab.testing.faults import PlannedFault
 from dralab.testing.scenario import load
 from dralab.testing.search import search

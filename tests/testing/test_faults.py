@@ -8,7 +8,7 @@ import pytest
 from dralab.kernel.clock import SECOND
 from dralab.testing.faults import DURATIONS, FAULTS, ObservedTraffic, PlannedFault, draw
 from dralab.testing.plan import FaultPlan
-from dralab.testing.scenario_schema import schema
+from dralab.testing.scenario import schema
 from dralab.testing.shrinking import Shrinker
 
 TRAFFIC = ObservedTraffic(

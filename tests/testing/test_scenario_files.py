@@ -10,10 +10,9 @@ from click.testing import CliRunner
 from authorities import request
 from dralab.cli.dst import dst
 from dralab.kernel.clock import SECOND
-from dralab.simulation.errors import InputError
+from dralab.scenarios.errors import InputError
 from dralab.testing import replays
-from dralab.testing.scenario import load
-from dralab.testing.scenario_schema import schema
+from dralab.testing.scenario import load, schema
 from dralab.testing.trial import expected_end
 
 EXAMPLE = Path(__file__).parents[2] / "examples/60-find-the-bug"

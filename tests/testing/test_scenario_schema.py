@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dralab.simulation.scenario.fields import Fields, FieldSource
+from dralab.scenarios.fields import Fields, FieldSource
 from dralab.testing import scenario
-from dralab.testing.scenario_schema import schema
+from dralab.testing.scenario import schema
 from jsonschemas import compare, problems, properties_by_path
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

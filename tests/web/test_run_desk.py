@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.errors import InputError
+from dralab.scenarios.errors import InputError
 from dralab.simulation.results import outputs
 from dralab.simulation.results.reading import read_run
 from dralab.simulation.results.result import Result, StateSample, Task

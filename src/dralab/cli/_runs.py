@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from dralab.cli._options import FILE, FOLDER, opt
 from dralab.cli._progress import watching
 from dralab.cli._terminal import echo
-from dralab.simulation.errors import InputError, InputProblems
+from dralab.scenarios.errors import InputError, InputProblems
 
 REPORT = opt("Write tables and an HTML report to this directory.", FOLDER)
 LENIENT = opt("Skip invalid entries and report how many.")

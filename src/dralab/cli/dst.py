@@ -137,7 +137,7 @@ def replay(
 @dst.command(epilog="Example: dralab dst schema > dst.schema.json")
 def schema() -> None:
     """Print the JSON schema of scenario files, for editors."""
-    from dralab.testing.scenario_schema import schema as found
+    from dralab.testing.scenario import schema as found
 
     echo_json(found())
 

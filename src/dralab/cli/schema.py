@@ -11,9 +11,9 @@ from dralab.cli._output import echo_json
 
 # name → module whose `schema()` it is
 SCHEMAS: Final[Mapping[str, str]] = {
-    "scenario": "dralab.simulation.schemas.scenario_files",
-    "campaign": "dralab.simulation.schemas.campaign_files",
-    "dst": "dralab.testing.scenario_schema",
+    "scenario": "dralab.simulation.scenario_schema",
+    "campaign": "dralab.simulation.campaigns.grid",
+    "dst": "dralab.testing.scenario",
     "allocator-cases": "dralab.allocation.check.case_schema",
     "cel-cases": "dralab.cel.case_schema",
 }

@@ -14,7 +14,7 @@ from dralab.cli._runs import LENIENT, REPORT, RESUME, bad_input, keep, report_sk
 from dralab.cli._terminal import echo, echo_over
 from dralab.cli.simulate_jobs import batsim, swf
 from dralab.kernel.extras import require
-from dralab.simulation.errors import InputProblems
+from dralab.scenarios.errors import InputProblems
 
 
 @click.command()

@@ -10,7 +10,7 @@ from dralab.cli._output import echo_values, formats
 from dralab.cli._progress import keeping_results
 from dralab.cli._runs import LENIENT, REPORT, RESUME, bad_input, keep, report_skipped, watched
 from dralab.cli._terminal import echo
-from dralab.simulation.errors import InputProblems
+from dralab.scenarios.errors import InputProblems
 
 if TYPE_CHECKING:
     from dralab.simulation.results.result import Result

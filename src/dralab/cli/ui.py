@@ -87,7 +87,7 @@ def _desk(source: InventorySource, path: Path | None) -> "PageAnswers":
 
 
 def _run_desk(folder: Path) -> "PageAnswers":
-    from dralab.simulation.errors import InputError
+    from dralab.scenarios.errors import InputError
     from dralab.web.run_desk import RunDesk
 
     try:

@@ -12,7 +12,7 @@ from typing import Final
 import orjson
 
 from dralab import __version__
-from dralab.simulation.errors import InputError, content_of
+from dralab.scenarios.errors import InputError, content_of
 
 KIND: Final = "dralab checkpoint"
 FORMAT: Final = 3

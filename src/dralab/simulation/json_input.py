@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.errors import InputError, content_of
+from dralab.scenarios.errors import InputError, content_of
 
 BLANK: Final = re.compile(r"[ \t\r\n]*")
 
@@ -79,11 +79,6 @@ def _child(text: str, position: int, step: Step) -> int | None:
             position = _past_blank(text, position + 1)
         index += 1
     return found
-
-
-def is_number(value: object) -> bool:
-    """Return whether a JSON value is a number (true and false are not)."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def nanoseconds(seconds: float) -> int:

@@ -10,7 +10,7 @@ import orjson
 
 from dralab import __version__
 from dralab.files import reading
-from dralab.simulation.errors import InputError
+from dralab.scenarios.errors import InputError
 from dralab.testing.faults import PlannedFault
 from dralab.testing.history import (
     FAULT,

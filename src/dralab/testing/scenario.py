@@ -1,10 +1,8 @@
-"""Scenario files of trials: YAML, checked field by field, with lines in the errors.
-
-`scenario_schema` says the same as a JSON schema, for editors.
-"""
+"""Scenario files of trials: YAML, checked field by field, with lines in the errors."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -17,10 +15,29 @@ from dralab.controllers.certificates import CertificateSigner
 from dralab.drivers.catalog import DRIVERS
 from dralab.kernel.clock import SECOND
 from dralab.runtime.manager import Manager
-from dralab.simulation.errors import InputError, content_of, inside
-from dralab.simulation.scenario.custom import load_class
-from dralab.simulation.scenario.fields import Fields
-from dralab.simulation.scenario.fields import load as load_fields
+from dralab.scenarios.code import load_class
+from dralab.scenarios.errors import InputError, content_of, inside
+from dralab.scenarios.fields import Fields
+from dralab.scenarios.fields import load as load_fields
+from dralab.scenarios.tables import (
+    DURATION,
+    QUANTITY,
+    FieldRule,
+    Row,
+    Table,
+    choice,
+    duration,
+    either,
+    field,
+    flag,
+    label,
+    not_one_of,
+    quantity,
+    row,
+    rows,
+    texts,
+    whole,
+)
 from dralab.testing.authority import TrialAuthority
 from dralab.testing.client import ProgramClient
 from dralab.testing.faults import DEFAULT_MOST, FAULTS
@@ -35,6 +52,8 @@ from dralab.testing.trial_scenario import (
     TrialLimits,
     TrialScenario,
 )
+from dralab.values import json_schema
+from dralab.values.json_schema import FILE, PYTHON, TEXT, JsonSchema, document
 from dralab.values.json_types import JsonDict
 from dralab.virtualtime import unavailable
 
@@ -42,7 +61,6 @@ SCHEDULER: Final = "scheduler"
 NODES: Final = "nodes"
 PROGRAM: Final = "program"
 PAUSE: Final = 5 * SECOND
-VERBS: Final = ("apply", "patch", "scale", "delete", "wait")
 LISTS: Final = ("consistent", "cached")
 WHEN: Final = ("always", "end")
 MOST_REPLICAS: Final = 5
@@ -53,59 +71,225 @@ UPSTREAM: Final = (
 )
 
 
+def _release(fields: Fields, key: str) -> str:
+    try:
+        return parse(fields.text(key))
+    except ReleaseError as error:
+        raise fields.error(key, str(error)) from error
+
+
+def _file_and_name(named: str) -> str:
+    file, colon, name = named.rpartition(":")
+    known = colon and file.endswith(".py") and name.isidentifier()
+    return "" if known else f"{named!r} is not of the form file.py:Name"
+
+
+def _expression(text: str) -> str:
+    try:
+        cel.compile_expression(text, environment())
+    except cel.CompileError as error:
+        # What follows are the expression and a mark below it.
+        return str(error).partition("\n")[0]
+    return ""
+
+
+def _names(known: Collection[str], about: str = "", **how: Any) -> FieldRule:
+    return texts(about, item=json_schema.choice(known), check=not_one_of(known), **how)
+
+
+def _faults(**how: Any) -> FieldRule:
+    return texts(item={"$ref": "#/$defs/fault"}, check=not_one_of(FAULTS), **how)
+
+
+USUAL: Final = TrialLimits()
+LIMITS: Final = Table(
+    {
+        "quiet": duration("For so long nothing changes at the end.", default=USUAL.quiet),
+        "settle": duration("Time to come to rest after the faults.", default=USUAL.settle),
+        "steps": whole(least=1, default=USUAL.steps),
+        "wall": duration("Real time of one trial.", default=int(USUAL.wall * SECOND)),
+        "memory": quantity("A quantity such as 2Gi.", schema=QUANTITY, default=USUAL.memory),
+    }
+)
+PYTHON_RULE: Final = label(
+    "file.py:Class, called with a dralab.runtime.manager.Manager, or file.py:main, a coroutine "
+    "function.",
+    schema=PYTHON,
+).checked(_file_and_name)
+PROGRAM_FORMS: Final = {
+    "python": PYTHON_RULE,
+    "controller": choice(registry.CONTROLLERS, "One of dralab's controllers."),
+    "scheduler": field({"const": True}, Fields.flag, "dralab's scheduler.").checked(
+        lambda wanted: "" if wanted else "must be true"
+    ),
+    "nodes": whole("dralab's simulated nodes.", 1),
+    "command": field(
+        json_schema.listing(TEXT, 1),
+        lambda given, key: list(given.texts(key)),
+        "A program under the virtual clock; {kubeconfig} and {server} are replaced.",
+    ).checked(lambda words: "" if words else "must have at least one word"),
+}
+PROGRAMS: Final = Table(
+    PROGRAM_FORMS
+    | {
+        "name": label(),
+        "drivers": _names(DRIVERS, "Drivers on these nodes."),
+        "replicas": whole("", 1, MOST_REPLICAS, default=1).checked(
+            lambda count: f"must be at most {MOST_REPLICAS}" if count > MOST_REPLICAS else ""
+        ),
+        "lists": choice(
+            LISTS,
+            "cached: first lists may be old, as with resourceVersion=0.",
+            default="consistent",
+        ),
+    },
+    one_of=list(PROGRAM_FORMS),
+)
+TARGET: Final = Table(
+    {
+        "apiVersion": label(required=True),
+        "kind": label(required=True),
+        "namespace": label(default=""),
+        "name": label(),
+        "selector": label(),
+        "most": whole("So many of the selected; default: all.", default=0, needs="selector"),
+    },
+    one_of=("name", "selector"),
+    told="must have either name or selector",
+)
+AIM: Final = replace(row(TARGET, always=False), schema={"$ref": "#/$defs/target"})
+STEP: Final = Table(
+    {
+        "after": duration(
+            "Since the step before; default: 5s.",
+            default=PAUSE,
+            needs=("apply", "patch", "scale", "delete"),
+        ),
+        "apply": either(label(), texts()),
+        "patch": AIM,
+        "with": field(
+            {"type": "object"},
+            lambda given, key: given.mapping(key).value,
+            "A merge patch.",
+            always=True,
+            needs="patch",
+        ),
+        "subresource": label("What is patched: status, approval.", default="", needs="patch"),
+        "scale": AIM,
+        "replicas": whole(always=True, needs="scale"),
+        "delete": AIM,
+        "wait": duration(),
+    },
+    one_of=("apply", "patch", ("scale", "replicas"), "delete", "wait"),
+)
+INVARIANT: Final = Table(
+    {
+        "name": label(),
+        "apiVersion": label("Default: v1.", default="v1", needs="expression"),
+        "kind": label(always=True, needs="expression"),
+        "expression": label("CEL over object and oldObject.").checked(_expression),
+        "when": choice(WHEN, default="always", needs="expression"),
+        "python": label(
+            "file.py:function of the objects at the end and the history.", schema=PYTHON
+        ).checked(_file_and_name),
+    },
+    one_of=(("expression", "kind"), "python"),
+    told="must have either expression or python",
+)
+CLUSTER: Final = Table(
+    {
+        "controllers": either(
+            flag(),
+            _names(registry.CONTROLLERS),
+            about="Names of dralab's controllers; default: all.",
+            default=True,
+        ),
+        "scheduler": flag(default=True),
+        "version": field(
+            TEXT, _release, 'The release of Kubernetes, such as "1.34".', default=MIXED
+        ),
+        "nodes": whole(default=0),
+        "drivers": _names(DRIVERS),
+    }
+)
+SCENARIO: Final = Table(
+    {
+        "name": label("How reports name it; default: the name of the file."),
+        "programs": rows(PROGRAMS, "The programs under test.", 1, required=True),
+        "manifests": texts("Objects that exist before the programs start.", item=FILE),
+        "script": rows(STEP, "What a user does, step by step."),
+        "cluster": row(CLUSTER, "What runs beside the programs, without faults."),
+        "faults": row(
+            Table(
+                {
+                    "allow": _faults(),
+                    "forbid": _faults(),
+                    "most": whole(
+                        f"Faults of one trial; default: {DEFAULT_MOST}.", 1, default=DEFAULT_MOST
+                    ),
+                }
+            )
+        ),
+        "invariants": rows(INVARIANT, "What must hold."),
+        "ignore": texts("Not compared: configmaps, or a path: example.com/sites:status.port."),
+        "limits": row(LIMITS),
+    }
+)
+
+
+def schema() -> JsonSchema:
+    """Return the JSON schema of scenario files."""
+    return document(
+        "Scenario of dralab dst",
+        "Programs, what a user does, and what must hold under faults: `dralab dst run FILE`.",
+        SCENARIO.schema(),
+        duration=json_schema.about("Seconds, or 90s, 1h30m, 7d.", DURATION),
+        fault=json_schema.choice(FAULTS),
+        target=TARGET.schema(),
+    )
+
+
 def load(path: Path) -> TrialScenario:
     """Return the scenario of a file. InputError: it cannot be used, with the line."""
-    fields = load_fields(path)
+    given = SCENARIO.read(load_fields(path))
     read = _ScenarioReader(path)
-    programs = [read.program(each) for each in fields.mappings("programs")]
+    programs = [read.program(each) for each in given.programs]
     if not programs:
-        raise fields.error("programs", "must name at least one program")
-    names = [program.name for program in programs]
-    if len(set(names)) < len(names):
-        raise fields.error("programs", "two programs have the same name")
-    manifests = [obj for name in fields.texts("manifests") for obj in read.objects(fields, name)]
-    faults = fields.mapping("faults")
-    allowed = list(faults.texts("allow")) or list(FAULTS)
-    for key, given in (("allow", allowed), ("forbid", list(faults.texts("forbid")))):
-        for name in given:
-            if name not in FAULTS:
-                raise faults.error(key, f"{name!r} is not one of {', '.join(FAULTS)}")
-    forbidden = set(faults.texts("forbid"))
-    most = faults.whole("most", DEFAULT_MOST, least=1)
-    faults.done()
+        raise given.error("programs", "must name at least one program")
+    if len({program.name for program in programs}) < len(programs):
+        raise given.error("programs", "two programs have the same name")
     if any(each.file for each in programs) and any(each.command for each in programs):
         what = "run in one process or in processes of their own, all of them: name no command"
-        raise fields.error("programs", f"programs on asyncio (python) {what} beside them")
-    cluster = read.cluster(fields.mapping("cluster"))
-    _check_beside(fields, programs)
-    invariants, checks = read.invariants(fields)
-    found = TrialScenario(
-        name=fields.text("name", path.stem),
+        raise given.error("programs", f"programs on asyncio (python) {what} beside them")
+    _check_beside(given, programs)
+    faults, parts, limits = given.faults, given.cluster.values, given.limits.values
+    invariants, checks = read.invariants(given.invariants)
+    if isinstance(parts["controllers"], bool):
+        parts["controllers"] = None if parts["controllers"] else []
+    return TrialScenario(
+        name=given.name or path.stem,
         programs=programs,
-        manifests=manifests,
-        script=[read.step(each) for each in fields.mappings("script")],
-        cluster=cluster,
-        allowed=[name for name in allowed if name not in forbidden],
-        most=most,
+        manifests=[obj for name in given.manifests for obj in read.objects(given, name)],
+        script=[read.step(each) for each in given.script],
+        cluster=ClusterParts(**parts),
+        allowed=[name for name in faults.allow or FAULTS if name not in faults.forbid],
+        most=faults.most,
         invariants=invariants,
         checks=checks,
-        ignore=list(fields.texts("ignore")),
-        limits=read.limits(fields.mapping("limits")),
+        ignore=given.ignore,
+        limits=TrialLimits(**limits | {"wall": limits["wall"] / SECOND}),
         digest=read.digest(),
     )
-    fields.done()
-    return found
 
 
-def _check_beside(fields: Fields, programs: Sequence[ProgramSpec]) -> None:
+def _check_beside(given: Row, programs: Sequence[ProgramSpec]) -> None:
     """Refuse to run parts of dralab beside upstream's that do the same. InputError."""
-    given = fields.mapping("cluster")
     for program in programs:
         names = {Path(word).name for word in program.command}
-        for binary, field, instead in UPSTREAM:
-            if binary in names and not given.has(field):
+        for binary, part, instead in UPSTREAM:
+            if binary in names and not given.cluster.given.has(part):
                 what = f"must be given beside {binary}, which does the same: {instead}"
-                raise fields.error(f"cluster.{field}", what)
+                raise given.error(f"cluster.{part}", what)
 
 
 class _ScenarioReader:
@@ -123,75 +307,55 @@ class _ScenarioReader:
             found.update(self.files[name])
         return found.hexdigest()[:16]
 
-    def program(self, given: Fields) -> ProgramSpec:
+    def program(self, given: Row) -> ProgramSpec:
         """Return a program: ours by name, or a class of the user's."""
-        drivers = self._drivers(given)
-        readers: Mapping[str, Callable[[Fields], Any]] = {
-            "python": partial(self._python, given),
-            "controller": lambda f: f.choice("controller", registry.CONTROLLERS),
-            "scheduler": lambda f: SCHEDULER if f.flag("scheduler", default=True) else "",
-            "command": lambda f: list(f.texts("command")),
-            "nodes": lambda f: partial(nodes, number=f.whole("nodes", least=1), drivers=drivers),
-        }
-        found = given.one_of(readers)
-        build: Build
-        command: list[str] = []
-        file: ProgramFile | None = None
-        if isinstance(found, list):
-            command, name, build = found, PROGRAM, nothing
-            if not command:
-                raise given.error("command", "must have at least one word")
-            if (why := unavailable()) is not None:
-                raise given.error("command", f"needs the virtual clock: {why}")
-        elif isinstance(found, partial) and found.func is nodes:
-            name, build = NODES, found
-        elif callable(found):
-            name, build = Path(given.text("python").partition(":")[0]).stem, found
-            if is_main(found):
-                stem, _, main = given.text("python").rpartition(":")
-                file, build = ProgramFile(self.path.parent / stem, main), nothing
-        elif found == SCHEDULER:
-            name, build = SCHEDULER, scheduler
-        elif found:
-            name, build = found, partial(controller, name=found)
-        else:
-            raise given.error("scheduler", "must be true")
-        own = given.text("name", name)
-        if not (given.has("python") or command) and own != name:
+        name, file = given.form, None
+        build: Build = nothing
+        match given.form:
+            case "python":
+                build = self._python(given.python)
+                stem, _, main = given.python.rpartition(":")
+                name = Path(given.python.partition(":")[0]).stem
+                if is_main(build):
+                    file, build = ProgramFile(self.path.parent / stem, main), nothing
+            case "command":
+                name = PROGRAM
+                if (why := unavailable()) is not None:
+                    raise given.error("command", f"needs the virtual clock: {why}")
+            case "nodes":
+                build = partial(nodes, number=given.nodes, drivers=given.drivers)
+            case "scheduler":
+                build = scheduler
+            case _:
+                name, build = given.controller, partial(controller, name=given.controller)
+        own = given.form not in {"python", "command"}
+        if own and given.name not in {None, name}:
             raise given.error("name", f"must be {name!r}: parts of dralab have their own names")
-        replicas = given.whole("replicas", 1, least=1)
-        if replicas > MOST_REPLICAS:
-            raise given.error("replicas", f"must be at most {MOST_REPLICAS}")
-        cached = given.choice("lists", dict.fromkeys(LISTS), "consistent") == "cached"
-        given.done()
+        command = given.command or []
         return ProgramSpec(
-            name=own,
+            name=given.name or name,
             build=build,
-            replicas=replicas,
+            replicas=given.replicas,
             # What a process asks for is seen in its requests.
-            cached_lists=cached or bool(command or file),
+            cached_lists=given.lists == "cached" or bool(command or file),
             command=command,
             folder=self.path.parent,
             file=file,
-            own=not (given.has("python") or command),
+            own=own,
         )
 
-    def _python(self, given: Fields, _: Fields) -> Build:
-        named = given.text("python")
-        file, colon, name = named.rpartition(":")
-        if not colon or not file.endswith(".py") or not name.isidentifier():
-            raise given.error("python", f"{named!r} is not of the form file.py:Name")
+    def _python(self, named: str) -> Build:
         with importing_from(self.path.parent):
             made = load_class(named, self.path, "programs")
-        self._keep(file)
+        self._keep(named.rpartition(":")[0])
         return made
 
     def _keep(self, name: str) -> None:
         self.files[name] = content_of(self.path.parent / name)
 
-    def objects(self, given: Fields, name: str) -> list[JsonDict]:
+    def objects(self, given: Row, name: str) -> list[JsonDict]:
         """Return the objects of a file beside the scenario."""
-        path = inside(self.path.parent, name, file=self.path, where=given.where)
+        path = inside(self.path.parent, name, file=self.path, where=given.given.where)
         self._keep(name)
         try:
             found = [d for d in documents(self.files[name]) if d.value is not None]
@@ -207,132 +371,46 @@ class _ScenarioReader:
             objects.append(each.value)
         return objects
 
-    def cluster(self, given: Fields) -> ClusterParts:
-        """Return what runs beside the programs."""
-        controllers: list[str] | None = None
-        if isinstance(given.raw("controllers"), bool):
-            controllers = None if given.flag("controllers", default=True) else []
-        elif given.has("controllers"):
-            controllers = list(given.texts("controllers"))
-            for name in controllers:
-                if name not in registry.CONTROLLERS:
-                    known = ", ".join(registry.CONTROLLERS)
-                    raise given.error("controllers", f"{name!r} is not one of {known}")
-        drivers = self._drivers(given)
-        found = ClusterParts(
-            controllers=controllers,
-            scheduler=given.flag("scheduler", default=True),
-            nodes=given.whole("nodes", 0),
-            drivers=drivers,
-            version=self._release(given) if given.has("version") else MIXED,
-        )
-        given.done()
-        return found
-
-    @staticmethod
-    def _release(given: Fields) -> str:
-        try:
-            return parse(given.text("version"))
-        except ReleaseError as error:
-            raise given.error("version", str(error)) from error
-
-    @staticmethod
-    def _drivers(given: Fields) -> list[str]:
-        drivers = list(given.texts("drivers"))
-        for name in drivers:
-            if name not in DRIVERS:
-                raise given.error("drivers", f"{name!r} is not one of {', '.join(DRIVERS)}")
-        return drivers
-
-    def step(self, given: Fields) -> ScriptStep:
+    def step(self, given: Row) -> ScriptStep:
         """Return a step of the script: `after` is the time since the step before."""
-        verbs = [verb for verb in VERBS if given.has(verb)]
-        if len(verbs) != 1:
-            raise given.place.error(given.where, f"must have exactly one of {', '.join(VERBS)}")
-        verb = verbs[0]
+        verb = given.form
         if verb == "wait":
-            duration = given.duration("wait")
-            given.done()
-            return ScriptStep(verb="wait", after=duration)
-        after = given.duration("after", PAUSE)
+            return ScriptStep(verb=verb, after=given.wait)
         if verb == "apply":
-            named = given.raw("apply")
-            files = list(given.texts("apply")) if isinstance(named, list) else [given.text("apply")]
+            files = [given.apply] if isinstance(given.apply, str) else given.apply
             objects = [obj for name in files for obj in self.objects(given, name)]
-            given.done()
-            return ScriptStep(verb=verb, after=after, objects=objects)
-        target = self._target(given.mapping(verb))
-        patch: JsonDict = {}
-        subresource = ""
-        if verb == "scale":
-            patch = {"replicas": given.whole("replicas")}
-        elif verb == "patch":
-            patch = given.mapping("with").value
-            subresource = given.text("subresource", "")
-        given.done()
+            return ScriptStep(verb=verb, after=given.after, objects=objects)
+        values = given[verb].values
+        aim = {name: values[name] for name in ("apiVersion", "kind", "namespace", given[verb].form)}
         return ScriptStep(
-            verb=verb, after=after, target=target, patch=patch, subresource=subresource
+            verb=verb,
+            after=given.after,
+            target=aim | ({"most": values["most"]} if "selector" in aim else {}),
+            patch={"replicas": given.replicas} if verb == "scale" else given["with"] or {},
+            subresource=given.subresource,
         )
 
-    def _target(self, given: Fields) -> JsonDict:
-        found: JsonDict = {
-            "apiVersion": given.text("apiVersion"),
-            "kind": given.text("kind"),
-            "namespace": given.text("namespace", ""),
-        }
-        if given.has("name") == given.has("selector"):
-            raise given.place.error(given.where, "must have either name or selector")
-        if given.has("name"):
-            found["name"] = given.text("name")
-        else:
-            found["selector"] = given.text("selector")
-            found["most"] = given.whole("most", 0)
-        given.done()
-        return found
-
-    def invariants(self, fields: Fields) -> tuple[list[ObjectInvariant], list[HistoryInvariant]]:
+    def invariants(
+        self, listed: Sequence[Row]
+    ) -> tuple[list[ObjectInvariant], list[HistoryInvariant]]:
         """Return what the user wants to hold."""
-        expressions: list[ObjectInvariant] = []
-        checks: list[HistoryInvariant] = []
-        for given in fields.mappings("invariants"):
-            if given.has("python") == given.has("expression"):
-                raise given.place.error(given.where, "must have either expression or python")
-            if given.has("python"):
-                check = self._python(given, given)
-                name = given.text("name", given.text("python"))
-                checks.append(HistoryInvariant(name=name, check=check))  # type: ignore[arg-type]  # the user's
-                given.done()
-                continue
-            text = given.text("expression")
-            try:
-                cel.compile_expression(text, environment())
-            except cel.CompileError as error:
-                # What follows are the expression and a mark below it.
-                told = str(error).partition("\n")[0]
-                raise given.error("expression", told) from None
-            invariant = ObjectInvariant(
-                name=given.text("name", text),
-                api_version=given.text("apiVersion", "v1"),
-                kind=given.text("kind"),
-                expression=text,
-                always=given.choice("when", dict.fromkeys(WHEN), "always") == "always",
+        checks = [
+            HistoryInvariant(name=each.name or each.python, check=self._python(each.python))  # type: ignore[arg-type]  # the user's
+            for each in listed
+            if each.form == "python"
+        ]
+        expressions = [
+            ObjectInvariant(
+                name=each.name or each.expression,
+                api_version=each.apiVersion,
+                kind=each.kind,
+                expression=each.expression,
+                always=each.when == "always",
             )
-            given.done()
-            expressions.append(invariant)
+            for each in listed
+            if each.form == "expression"
+        ]
         return expressions, checks
-
-    def limits(self, given: Fields) -> TrialLimits:
-        """Return the bounds of a trial."""
-        usual = TrialLimits()
-        found = TrialLimits(
-            quiet=given.duration("quiet", usual.quiet),
-            settle=given.duration("settle", usual.settle),
-            steps=given.whole("steps", usual.steps, least=1),
-            wall=given.duration("wall", int(usual.wall * SECOND)) / SECOND,
-            memory=given.quantity("memory", str(usual.memory)),
-        )
-        given.done()
-        return found
 
 
 def scheduler(manager: Manager) -> object:

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from tests.simulation.engines.external.cases import WATCHING
 
 from dralab.cli.main import main
+from dralab.scenarios.errors import InputError
 from dralab.simulation.campaigns import comparison, executors, grid
-from dralab.simulation.errors import InputError
 
 SCENARIO = (
     "fleet: {nodes: [{name: n, count: 2, cpu: 8, gpus: 4}]}\nworkload:\n  generate:\n    count: 60\n"

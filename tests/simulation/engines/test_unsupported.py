@@ -2,9 +2,9 @@
 
 import pytest
 
+from dralab.scenarios.errors import InputError
 from dralab.simulation.dispatch import begin
 from dralab.simulation.engines import objects, unsupported
-from dralab.simulation.errors import InputError
 from scenarios_on_cluster import load, pod
 
 ONE = "fleet: {nodes: [{name: n, cpu: 4, taints: ['a=b:NoSchedule']}]}\nworkload: {manifests: pods.yaml}\n"

@@ -8,8 +8,8 @@ from tests.simulation.engines.external.cases import WATCHING, ScenarioWriter
 from tests.simulation.engines.external.cases import run as run_external
 
 from dralab.kernel.clock import SECOND
+from dralab.scenarios.errors import InputError
 from dralab.simulation import dispatch
-from dralab.simulation.errors import InputError
 from dralab.simulation.scenario.schedulers import ALLOCATION, JOBS, OWN, PODS
 from scenarios_on_cluster import load
 

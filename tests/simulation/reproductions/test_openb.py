@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dralab.cli.main import main
+from dralab.scenarios.errors import InputError, InputProblems
 from dralab.scheduling import scores
 from dralab.scheduling.cycle import kind_of, placement
 from dralab.scheduling.filters import passing
@@ -19,7 +20,6 @@ from dralab.scheduling.pods import changed
 from dralab.scheduling.shares import SharedGpus, Shares, allows
 from dralab.simulation.dispatch import begin
 from dralab.simulation.engines.fragmentation import Fragmentation, typical_pods
-from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.reproductions.fgd import experiment
 from dralab.simulation.results import metrics
 from dralab.simulation.scenario import scenario

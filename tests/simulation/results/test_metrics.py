@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from dralab.scenarios.errors import InputError
 from dralab.simulation.dispatch import begin, measured
-from dralab.simulation.errors import InputError
 from dralab.simulation.results import metrics, outputs
 from dralab.simulation.results.result import Result, StateSample, Task
 from dralab.simulation.scenario import scenario as scenarios

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from dralab.cli.main import main
-from dralab.simulation.errors import InputError, InputProblems
+from dralab.scenarios.errors import InputError, InputProblems
 from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.workloads import batsim, swf
 

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from dralab.scenarios.errors import InputError, InputProblems
 from dralab.simulation.dispatch import begin
 from dralab.simulation.engines.batch import external
-from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.scenario import scenario as scenarios
 from dralab.simulation.scenario import simulator_config

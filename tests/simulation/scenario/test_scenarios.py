@@ -8,8 +8,8 @@ from click.testing import CliRunner
 
 from dralab.cli.main import main
 from dralab.kernel.durations import duration
+from dralab.scenarios.errors import InputError
 from dralab.simulation import dispatch
-from dralab.simulation.errors import InputError
 from dralab.simulation.results import metrics, outputs
 from dralab.simulation.results.result import Result, StateSample, Task
 from dralab.simulation.scenario import scenario as scenarios
@@ -294,7 +294,7 @@ def test_formats_of_other_tools_run_in_a_scenario(scenario, workload_file, tmp_p
         (FLEET + "seed: 1\nseed: 2\n", 5, "seed", "given twice"),
         ("[1, 2]", None, "", "one mapping"),
         ("a: [", 2, "", "not YAML"),
-        (FLEET + "workload: {generate: {count: 5, arrivals: {process: poisson}}}\n", 4,
+        (FLEET + "workload: {generate: {count: 5, arrivals: {process: poisson}, pods: [{duration: 1}]}}\n", 4,
          "workload.generate.arrivals.over", "must be given"),
     ],
 )  # fmt: skip

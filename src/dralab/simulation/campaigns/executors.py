@@ -19,8 +19,8 @@ from typing import Any, Protocol
 import orjson
 
 from dralab.kernel.extras import require
+from dralab.scenarios.errors import InputError, content_of
 from dralab.simulation.campaigns.grid import CampaignCase, Numbers
-from dralab.simulation.errors import InputError, content_of
 
 Answer = Numbers | Exception
 

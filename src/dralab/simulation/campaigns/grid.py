@@ -1,18 +1,28 @@
 """The runs of a campaign: a case per scenario, scheduler and seed, identified by its inputs."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from dralab.scenarios import code
+from dralab.scenarios.errors import InputError
+from dralab.scenarios.fields import Fields, load
+from dralab.scenarios.tables import Table, field, file, label, number, row, whole
 from dralab.simulation import dispatch
-from dralab.simulation.errors import InputError
 from dralab.simulation.results import metrics
-from dralab.simulation.scenario import custom, scenario, shorthand
+from dralab.simulation.scenario import scenario, shorthand
 from dralab.simulation.scenario.digest import digest
-from dralab.simulation.scenario.fields import Fields, load
-from dralab.simulation.scenario.scenario import Scenario
+from dralab.simulation.scenario.scenario import DECIDES, Scenario
 from dralab.simulation.scenario.schedulers import BUILT_IN, EXTERNAL
+from dralab.values.json_schema import (
+    FILE,
+    TEXT,
+    JsonSchema,
+    any_of,
+    document,
+    listing,
+    one_of_fields,
+)
 
 MOST_CASES: Final = 100_000
 Numbers = dict[str, Any]
@@ -75,46 +85,6 @@ class Campaign:
     baseline: str
 
 
-def read(path: Path) -> Campaign:
-    """Return the campaign of a file; InputError names what is wrong."""
-    fields = load(path)
-    schedulers = _texts(fields, "schedulers")
-    for name in schedulers:
-        known = name in {*BUILT_IN, EXTERNAL} or custom.is_file(name)
-        if not known:
-            raise fields.error("schedulers", f"{name!r} is not a scheduler for campaigns")
-    seeds = list(_seeds(fields))
-    cases: list[CampaignCase] = []
-    for file in _files(fields, "scenarios"):
-        cases += [CampaignCase(file, name, seed) for name in schedulers for seed in seeds]
-    if fields.has("openb"):
-        inner = fields.mapping("openb")
-        nodes, ratio = inner.file("nodes"), inner.number("inflate", 1.3)
-        if not inner.has("pods"):
-            raise inner.error("pods", "must be given: a list of CSV files")
-        for file in _files(inner, "pods"):
-            cases += [
-                CampaignCase(file, n, seed, nodes, ratio) for n in schedulers for seed in seeds
-            ]
-        inner.done()
-    if not cases or len(cases) > MOST_CASES:
-        raise InputError(path, f"has {len(cases)} runs, but must have from 1 to {MOST_CASES}")
-    default = ["alloc_pct@100", "frag_pct_of_idle@50"] if fields.has("openb") else []
-    if fields.has("scenarios"):
-        default += ["makespan", "wait_mean", "bounded_slowdown_mean"]
-    compared = tuple(_texts(fields, "compare")) if fields.has("compare") else tuple(default)
-    for number in compared:
-        if "@" not in number and not metrics.is_known(number):
-            listed = ", ".join(metrics.DEFINITIONS)
-            raise fields.error("compare", f"{number!r} is not a metric of a run; known: {listed}")
-    baseline = fields.text("baseline", schedulers[0])
-    if baseline not in schedulers:
-        raise fields.error("baseline", f"{baseline!r} is not one of the schedulers")
-    name = fields.text("name", path.stem)
-    fields.done()
-    return Campaign(name=name, file=path, cases=tuple(cases), compared=compared, baseline=baseline)
-
-
 def _texts(fields: Fields, key: str) -> list[str]:
     value = fields.raw(key)
     if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
@@ -122,22 +92,98 @@ def _texts(fields: Fields, key: str) -> list[str]:
     return list(dict.fromkeys(value))
 
 
-def _files(fields: Fields, key: str) -> Iterator[Path]:
+def _files(fields: Fields, key: str) -> list[Path]:
     if not fields.has(key):
-        return
-    for index, name in enumerate(_texts(fields, key)):
-        inner = Fields(fields.place, fields.where, {f"{key}[{index}]": name})
-        yield inner.file(f"{key}[{index}]")
+        raise fields.error(key, "must be given: a list of CSV files")
+    names = {f"{key}[{index}]": name for index, name in enumerate(_texts(fields, key))}
+    inner = Fields(fields.place, fields.where, names)
+    return [inner.file(name) for name in names]
 
 
-def _seeds(fields: Fields) -> Iterator[int]:
-    value = fields.raw("seeds")
+def _seeds(fields: Fields, key: str) -> list[int]:
+    value = fields.raw(key)
     if isinstance(value, dict):
-        inner = fields.mapping("seeds")
-        first, count = inner.whole("from", 1), inner.whole("count", least=1)
-        inner.done()
-        yield from range(first, first + count)
-        return
+        given = SEEDS.read(fields.mapping(key))
+        return list(range(given["from"], given["from"] + given.count))
     if not isinstance(value, list) or not value or not all(type(v) is int for v in value):
-        raise fields.error("seeds", "must be a list of whole numbers, or {from, count}")
-    yield from dict.fromkeys(value)
+        raise fields.error(key, "must be a list of whole numbers, or {from, count}")
+    return list(dict.fromkeys(value))
+
+
+SEEDS: Final = Table({"from": whole(default=1), "count": whole(least=1, required=True)})
+OPENB: Final = Table(
+    {
+        "nodes": file(required=True),
+        "pods": field(listing(FILE, 1), _files, required=True),
+        "inflate": number("Clone pods until they ask for so much of all GPUs.", default=1.3),
+    }
+)
+CAMPAIGN: Final = Table(
+    {
+        "name": label(),
+        "scenarios": field(listing(FILE, 1), _files, "Scenario files.", default=()),
+        "openb": row(OPENB, "Placements of openb traces.", always=False),
+        "schedulers": field(listing(DECIDES, 1), _texts, required=True),
+        "seeds": field(
+            any_of(listing({"type": "integer"}, 1), SEEDS.schema()),
+            _seeds,
+            "A list, or so many from a first one.",
+            required=True,
+        ),
+        "compare": field(listing(TEXT, 1), _texts, "Metrics, as of `dralab simulate run -o json`."),
+        "baseline": label("The scheduler that others are compared with.", schema=DECIDES),
+    },
+    rules={"anyOf": one_of_fields("scenarios", "openb")},
+)
+
+
+def schema() -> JsonSchema:
+    """Return the schema of campaign files."""
+    return document(
+        "Campaign of dralab",
+        "Every scenario with every scheduler and every seed: `dralab simulate campaign FILE`.",
+        CAMPAIGN.schema(),
+    )
+
+
+def read(path: Path) -> Campaign:
+    """Return the campaign of a file; InputError names what is wrong."""
+    given = CAMPAIGN.read(load(path))
+    schedulers, seeds = given.schedulers, given.seeds
+    for name in schedulers:
+        if name not in {*BUILT_IN, EXTERNAL} and not code.is_file(name):
+            raise given.error("schedulers", f"{name!r} is not a scheduler for campaigns")
+    cases = [
+        CampaignCase(file, name, seed)
+        for file in given.scenarios
+        for name in schedulers
+        for seed in seeds
+    ]
+    default: list[str] = []
+    if traces := given.openb:
+        cases += [
+            CampaignCase(file, name, seed, traces.nodes, traces.inflate)
+            for file in traces.pods
+            for name in schedulers
+            for seed in seeds
+        ]
+        default += ["alloc_pct@100", "frag_pct_of_idle@50"]
+    if not cases or len(cases) > MOST_CASES:
+        raise InputError(path, f"has {len(cases)} runs, but must have from 1 to {MOST_CASES}")
+    if given.scenarios:
+        default += ["makespan", "wait_mean", "bounded_slowdown_mean"]
+    compared = tuple(given.compare or default)
+    for metric in compared:
+        if "@" not in metric and not metrics.is_known(metric):
+            listed = ", ".join(metrics.DEFINITIONS)
+            raise given.error("compare", f"{metric!r} is not a metric of a run; known: {listed}")
+    baseline = schedulers[0] if given.baseline is None else given.baseline
+    if baseline not in schedulers:
+        raise given.error("baseline", f"{baseline!r} is not one of the schedulers")
+    return Campaign(
+        name=given.name or path.stem,
+        file=path,
+        cases=tuple(cases),
+        compared=compared,
+        baseline=baseline,
+    )

@@ -6,7 +6,7 @@ from typing import Any, Final
 from dralab.api.kinds import Kind
 from dralab.kernel.clock import rfc3339
 from dralab.runtime.client import Resource
-from dralab.simulation.errors import InputError
+from dralab.scenarios.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode, PodRequest
 from dralab.values.json_types import JsonDict, JsonObject

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from dralab.drivers.catalog import DRIVERS
 from dralab.objects.metadata import spec_of
-from dralab.simulation.errors import InputError
+from dralab.scenarios.errors import InputError
 from dralab.simulation.lifecycle.model import Pod, RunConditions
 from dralab.simulation.scenario.fleet import ScenarioFleet
 from dralab.simulation.scenario.scenario import Scenario

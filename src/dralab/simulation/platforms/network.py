@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from dralab.simulation.errors import InputError
+from dralab.scenarios.errors import InputError
 from dralab.simulation.platforms.platform import Host, Link, Platform, Way, Zone
 
 # SimGrid's loopback, used where a platform names none.

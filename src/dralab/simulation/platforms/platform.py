@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NewType
 
-from dralab.simulation.errors import InputError
+from dralab.scenarios.errors import InputError
 
 Role = Literal["master", "compute_node", "storage"]
 MOST_HOSTS: Final = 1 << 20

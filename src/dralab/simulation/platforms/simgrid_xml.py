@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 from xml.parsers import expat
 
-from dralab.simulation.errors import InputError, content_of
+from dralab.scenarios.errors import InputError, content_of
 from dralab.simulation.platforms import units
 from dralab.simulation.platforms.platform import (
     MOST_HOSTS,

@@ -8,7 +8,7 @@ import orjson
 
 from dralab.kernel.clock import SECOND
 from dralab.kernel.extras import has, require
-from dralab.simulation.errors import InputError
+from dralab.scenarios.errors import InputError
 from dralab.simulation.results import metrics
 from dralab.simulation.results.result import Result, StateSample
 

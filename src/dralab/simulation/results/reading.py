@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from dralab.simulation.errors import InputError, content_of
+from dralab.scenarios.errors import InputError, content_of
 from dralab.simulation.results.outputs import SAMPLE_COLUMNS
 
 TASKS: Final = ("id", "state", "submitted", "started", "ended", "places")

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from dralab.scenarios import code
 from dralab.simulation import checkpoints
-from dralab.simulation.scenario import custom
 from dralab.simulation.scenario.scenario import Scenario
 
 
@@ -16,7 +16,7 @@ def digest(scenario: Scenario) -> str:
     files = [
         scenario.file.parent / name.rpartition(":")[0]
         for name in sorted(named)
-        if custom.is_file(name)
+        if code.is_file(name)
     ]
     parts = (
         scenario.seed, scenario.scheduler, scenario.conditions, scenario.energy, nodes,

@@ -1,6 +1,6 @@
 """`fleet:` of a scenario: on which nodes, from whatever format they are described in."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -12,14 +12,30 @@ from dralab.drivers.catalog import DRIVERS
 from dralab.fleet import shapes
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import metadata_of, spec_of, status_of
-from dralab.simulation.errors import InputError, InputProblems
+from dralab.scenarios import code
+from dralab.scenarios.errors import InputError, InputProblems
+from dralab.scenarios.fields import numbered
+from dralab.scenarios.tables import (
+    Row,
+    Table,
+    file,
+    label,
+    labels,
+    not_one_of,
+    quantity,
+    row,
+    rows,
+    texts,
+    whole,
+)
 from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.platforms.platform import Platform, plain
-from dralab.simulation.scenario import custom, simulator_config
-from dralab.simulation.scenario.fields import Fields
+from dralab.simulation.scenario import simulator_config
 from dralab.simulation.scenario.simulator_config import TickConfig
 from dralab.simulation.workloads import openb
 from dralab.simulation.workloads.openb import GpuNode
+from dralab.values import json_schema
+from dralab.values.json_schema import PYTHON, any_of
 from dralab.values.json_types import JsonDict
 from dralab.values.quantity import QuantityError, parse_any
 
@@ -71,68 +87,107 @@ class ScenarioFleet:
         )
 
 
-def read(scenario: Fields, problems: InputProblems) -> ScenarioFleet:
-    """Return the fleet of a scenario; InputError names what is wrong."""
-    fields = scenario.mapping("fleet")
-    readers = {
-        "nodes": _nodes,
-        "hosts": lambda f: ScenarioFleet(platform=plain(f.whole("hosts", least=1))),
-        "openb": lambda f: _openb(f, problems),
-        "platform": lambda f: ScenarioFleet(
-            platform=simgrid_xml.read(f.file("platform"), master=f.text("master", "master_host"))
+def _taint(text: str) -> str:
+    body, _, effect = text.rpartition(":")
+    if body.partition("=")[0] and effect in EFFECTS:
+        return ""
+    return f"{text!r} is not a taint: write key=value:NoSchedule"
+
+
+def _driver(text: str) -> str:
+    return "" if code.is_file(text) else not_one_of([*DRIVERS, "file.py:Class"])(text)
+
+
+NODE: Final = Table(
+    {
+        "name": label(default="node"),
+        "count": whole("So many, numbered from 0; default: 1, without a number.", 1, default=1),
+        "cpu": quantity(scale=1000, required=True),
+        "memory": quantity("Default: 64Gi.", default=64 << 30),
+        "gpus": whole(default=0),
+        "model": label("Of its GPUs.", default="gpu"),
+        "pods": whole("The most pods on it; default: 110.", 1, default=110),
+        "labels": labels(),
+        "taints": texts(
+            item={"type": "string", "pattern": f"^[^=:][^=]*(=.*)?:({'|'.join(EFFECTS)})$"},
+            check=_taint,
         ),
-        "manifests": lambda f: _from_manifests(f, problems),
-        "shape": _from_shape,
-        "snapshot": lambda f: _from_snapshot(f, problems),
-        "simulator": _from_simulator,
+        "drivers": texts(item=any_of(json_schema.choice(DRIVERS), PYTHON), check=_driver),
     }
-    fleet: ScenarioFleet = fields.one_of(readers)
-    fields.done()
+)
+SHAPE: Final = Table(
+    {
+        "name": label(schema=json_schema.choice(shapes.names()), required=True),
+        "nodes": whole(least=1, default=1),
+        "seed": whole(default=0),
+        "gpus": whole(least=1, default=8),
+    }
+)
+FORMS: Final = {
+    "nodes": rows(NODE, least=1, always=False),
+    "hosts": whole("So many machines for rigid jobs.", 1),
+    "openb": file("The nodes of an openb trace: CSV."),
+    "platform": file("A SimGrid platform: XML."),
+    "manifests": file("Nodes, ResourceSlices, DeviceClasses: YAML."),
+    "shape": row(SHAPE, "A sample, as of `dralab generate`.", always=False),
+    "snapshot": file("A file of `dralab snapshot`."),
+    "simulator": file("A configuration of k8s-cluster-simulator."),
+}
+MASTER: Final = label(
+    "The host of the platform that runs no jobs.", default="master_host", needs="platform"
+)
+FLEET: Final = Table(FORMS | {"master": MASTER}, one_of=list(FORMS))
+
+
+def read(given: Row, problems: InputProblems) -> ScenarioFleet:
+    """Return the fleet of a scenario; InputError names what is wrong."""
+    match given.form:
+        case "nodes":
+            fleet = _nodes(given.nodes)
+        case "hosts":
+            fleet = ScenarioFleet(platform=plain(given.hosts))
+        case "openb":
+            fleet = ScenarioFleet(nodes=tuple(openb_nodes(given.openb, problems)))
+        case "platform":
+            fleet = ScenarioFleet(platform=simgrid_xml.read(given.platform, master=given.master))
+        case "manifests":
+            fleet = _from_manifests(given.manifests, problems)
+        case "shape":
+            fleet = _from_shape(given.shape)
+        case "snapshot":
+            fleet = _from_snapshot(given.snapshot, problems)
+        case _:
+            # The nodes of a k8s-cluster-simulator configuration: objects with what they can
+            # allocate.
+            fleet = simulator_fleet(simulator_config.read(given.simulator))
     if not fleet.nodes and fleet.platform is None:
-        raise scenario.error("fleet", "has no node")
+        raise given.error("", "has no node")
     return fleet
 
 
-def _nodes(fields: Fields) -> ScenarioFleet:
+def _nodes(groups: Sequence[Row]) -> ScenarioFleet:
     nodes: list[GpuNode] = []
-    for group in fields.mappings("nodes"):
-        count = group.whole("count", 1, least=1)
-        if len(nodes) + count > MOST_NODES:
+    for group in groups:
+        if len(nodes) + group.count > MOST_NODES:
             raise group.error("count", f"there would be more than {MOST_NODES} nodes")
-        name = group.text("name", "node")
-        cpu, memory = group.quantity("cpu", scale=1000), group.quantity("memory", "64Gi")
-        gpus, model = group.whole("gpus", 0), group.text("model", "gpu")
-        pods, labels = group.whole("pods", 110, least=1), group.labels("labels")
-        taints = tuple(_taint(group, text) for text in group.texts("taints"))
-        drivers = tuple(_driver(group, text) for text in group.texts("drivers"))
-        group.done()
         known = {node.name for node in nodes}
-        for index in range(count):
-            full = name if count == 1 else f"{name}-{index}"
+        for full in numbered(group.name, group.count):
             if full in known:
                 raise group.error("name", f"there are two nodes {full!r}")
-            own = labels | {f"kubernetes.io/hostname={full}"}
-            shown = model if gpus else ""
-            nodes.append(GpuNode(full, cpu, memory, gpus, shown, pods, own, taints, drivers))
+            nodes.append(
+                GpuNode(
+                    full,
+                    group.cpu,
+                    group.memory,
+                    group.gpus,
+                    group.model if group.gpus else "",
+                    group.pods,
+                    group.labels | {f"kubernetes.io/hostname={full}"},
+                    group.taints,
+                    group.drivers,
+                )
+            )
     return ScenarioFleet(nodes=tuple(nodes))
-
-
-def _taint(group: Fields, text: str) -> str:
-    body, _, effect = text.rpartition(":")
-    if not body.partition("=")[0] or effect not in EFFECTS:
-        raise group.error("taints", f"{text!r} is not a taint: write key=value:NoSchedule")
-    return text
-
-
-def _driver(group: Fields, text: str) -> str:
-    if text not in DRIVERS and not custom.is_file(text):
-        known = ", ".join([*DRIVERS, "file.py:Class"])
-        raise group.error("drivers", f"{text!r} is not one of {known}")
-    return text
-
-
-def _openb(fields: Fields, problems: InputProblems) -> ScenarioFleet:
-    return ScenarioFleet(nodes=tuple(openb_nodes(fields.file("openb"), problems)))
 
 
 def openb_nodes(path: Path, problems: InputProblems) -> Iterator[GpuNode]:
@@ -141,18 +196,11 @@ def openb_nodes(path: Path, problems: InputProblems) -> Iterator[GpuNode]:
         yield replace(node, memory=node.memory << 20)
 
 
-def _from_shape(fields: Fields) -> ScenarioFleet:
-    shape = fields.mapping("shape")
+def _from_shape(shape: Row) -> ScenarioFleet:
     try:
-        sample = shapes.sample(
-            shape.text("name"),
-            nodes=shape.whole("nodes", 1, least=1),
-            seed=shape.whole("seed", 0),
-            gpus=shape.whole("gpus", 8, least=1),
-        )
+        sample = shapes.sample(shape.name, nodes=shape.nodes, seed=shape.seed, gpus=shape.gpus)
     except ValueError as error:
         raise shape.error("name", str(error)) from None
-    shape.done()
     devices: dict[str, int] = {}
     models: dict[str, str] = {}
     for pool in sample.pools:
@@ -178,8 +226,7 @@ def _from_shape(fields: Fields) -> ScenarioFleet:
     )
 
 
-def _from_manifests(fields: Fields, problems: InputProblems) -> ScenarioFleet:
-    path = fields.file("manifests")
+def _from_manifests(path: Path, problems: InputProblems) -> ScenarioFleet:
     loaded = load_manifests([str(path)])
     for problem in loaded.problems:
         problems.about(InputError(path, str(problem.message), line=problem.origin.line))
@@ -198,9 +245,8 @@ def _from_manifests(fields: Fields, problems: InputProblems) -> ScenarioFleet:
     )
 
 
-def _from_snapshot(fields: Fields, problems: InputProblems) -> ScenarioFleet:
+def _from_snapshot(path: Path, problems: InputProblems) -> ScenarioFleet:
     """A cluster that `dralab snapshot` saved; its priority classes are those of the workload."""
-    path = fields.file("snapshot")
     try:
         saved = read_file(path)
     except SnapshotError as error:
@@ -217,11 +263,6 @@ def _from_snapshot(fields: Fields, problems: InputProblems) -> ScenarioFleet:
         objects=tuple(item for item in saved if item["kind"] in CAPACITY),
         running=tuple(item for item in saved if item["kind"] in RUNNING),
     )
-
-
-def _from_simulator(fields: Fields) -> ScenarioFleet:
-    """The nodes of a k8s-cluster-simulator configuration: objects with what they can allocate."""
-    return simulator_fleet(simulator_config.read(fields.file("simulator")))
 
 
 def simulator_fleet(config: TickConfig) -> ScenarioFleet:

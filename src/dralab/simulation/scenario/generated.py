@@ -2,24 +2,44 @@
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.kernel.clock import SECOND
 from dralab.kernel.randomness import Randomness
-from dralab.simulation.errors import InputProblems
+from dralab.scenarios.errors import InputProblems
+from dralab.scenarios.fields import Fields
+from dralab.scenarios.tables import (
+    HOW_LONG,
+    Check,
+    FieldRule,
+    Row,
+    Table,
+    choice,
+    duration,
+    either,
+    field,
+    label,
+    labels,
+    number,
+    quantity,
+    row,
+    rows,
+    whole,
+)
 from dralab.simulation.lifecycle.model import Pod
-from dralab.simulation.scenario.fields import Fields
 from dralab.simulation.workloads import generate
 from dralab.simulation.workloads.jobs import Job, Workload
 from dralab.simulation.workloads.openb import WHOLE_GPU, PodRequest
 from dralab.simulation.workloads.profiles import Delay
+from dralab.values import json_schema
+from dralab.values.json_schema import any_of
 
 MOST_TASKS: Final = 5_000_000
 MOST_MACHINES: Final = 1_000_000
-DISTRIBUTIONS: Final = ("constant", "uniform", "exponential", "lognormal", "weibull")
 SIZES: Final = ("uniform", "powers")
+OVER_A_TIME: Final = ("poisson", "daily", "uniform")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +52,129 @@ class _Drawn:
     user: str
 
 
-def pods(fields: Fields, seed: int) -> Iterator[Pod]:
+ASKED: Final = {
+    "cpu": quantity(scale=1000, default=0),
+    "memory": quantity(default=0),
+    "gpus": whole(default=0),
+    "gpu_milli": whole(
+        "Of each GPU, in thousandths.", 1, WHOLE_GPU, default=WHOLE_GPU, needs="gpus"
+    ).checked(lambda milli: f"is of one GPU: at most {WHOLE_GPU}" if milli > WHOLE_GPU else ""),
+    "models": label("Names of GPU models, joined by |.", default="", needs="gpus"),
+    "node_labels": labels(),
+    "priority": whole(least=-(2**31), default=0),
+    "queue": label(default=""),
+    "user": label(default=""),
+    "scheduler": label("Which of several external schedulers.", default=""),
+}
+"""What pods of any origin may say of themselves."""
+
+
+def _above_0(value: float) -> str:
+    return "" if value else "must be above 0"
+
+
+def _most(limit: int) -> Check:
+    return lambda value: f"must be at most {limit}" if value > limit else ""
+
+
+def _length(**how: Any) -> FieldRule:
+    return duration(required=True, **how).checked(_above_0)
+
+
+# By name: how long tasks take, and what draws that from the values, in seconds.
+DISTRIBUTIONS: Final[dict[str, tuple[dict[str, FieldRule], Callable[[Row], generate.Draw]]]] = {
+    "constant": ({"value": _length()}, lambda how: generate.constant(how.value / SECOND)),
+    "uniform": (
+        {"least": duration(default=0), "most": _length()},
+        lambda how: generate.uniform(how.least / SECOND, how.most / SECOND),
+    ),
+    "exponential": ({"mean": _length()}, lambda how: generate.exponential(how.mean / SECOND)),
+    "lognormal": (
+        {"median": _length(), "sigma": number(default=1.0)},
+        lambda how: generate.lognormal(how.median / SECOND, how.sigma),
+    ),
+    "weibull": (
+        {
+            "scale": _length(),
+            "shape": field(
+                {"type": "number", "exclusiveMinimum": 0}, Fields.number, default=0.7
+            ).checked(_above_0),
+        },
+        lambda how: generate.weibull(how.scale / SECOND, how.shape),
+    ),
+}
+
+
+def _drawn_length(**how: Any) -> FieldRule:
+    tables = {
+        name: Table(
+            {"distribution": label(schema={"const": name}, required=name != "constant")} | own
+        )
+        for name, (own, _) in DISTRIBUTIONS.items()
+    }
+
+    def read(given: Fields, key: str) -> generate.Draw:
+        if not isinstance(given.raw(key), Mapping):
+            return generate.constant(given.duration(key) / SECOND)
+        how = given.mapping(key)
+        name = how.choice("distribution", DISTRIBUTIONS) if how.has("distribution") else "constant"
+        return DISTRIBUTIONS[name][1](tables[name].read(how))
+
+    return field(any_of(HOW_LONG, *(table.schema() for table in tables.values())), read, **how)
+
+
+KIND: Final = {
+    "weight": number("How often, beside the others; default: 1.", default=1.0),
+    "duration": _drawn_length(),
+}
+POD: Final = Table(ASKED | KIND | {"gang": whole("So many start together.", 1, default=1)})
+MACHINES: Final = Table(
+    {
+        "distribution": choice(SIZES, required=True),
+        "least": whole(least=1, default=1),
+        "most": whole("", 1, MOST_MACHINES, required=True),
+    }
+)
+JOB: Final = Table(
+    KIND | {"machines": either(whole(least=1), row(MACHINES), default=1), "user": label(default="")}
+)
+ARRIVALS: Final = Table(
+    {
+        "process": choice(list(generate.PROCESSES), "Default: poisson.", default="poisson"),
+        "over": duration("All arrive within so long.", default=0),
+        "every": duration("Between two arrivals.", default=0),
+        "peak": number("Of `daily`: the busiest hour beside the mean.", 1, default=1.8),
+    },
+    rules={
+        "if": {"properties": {"process": json_schema.choice(OVER_A_TIME)}},
+        "then": {"required": ["over"]},
+    },
+)
+OVERESTIMATE: Final = Table(
+    {"least": number("", 1, default=1.0), "most": number("", 1, default=2.0)}
+)
+GENERATE: Final = Table(
+    {
+        "name": label(),
+        "count": whole("", 1, MOST_TASKS, required=True).checked(_most(MOST_TASKS)),
+        "users": whole(least=1, default=1),
+        "arrivals": row(ARRIVALS, required=True),
+        "duration": _drawn_length(),
+        "pods": rows(POD, least=1, always=False),
+        "jobs": rows(JOB, least=1, always=False),
+        "overestimate": row(
+            OVERESTIMATE, "The walltime of jobs beside their run time.", needs="jobs"
+        ),
+    },
+    one_of=("pods", "jobs"),
+)
+
+
+def pods(given: Row, seed: int) -> Iterator[Pod]:
     """Yield pods; those of one kind with a `gang` come together."""
-    kinds: list[tuple[dict[str, Any], int]] = []
-
-    def kind(entry: Fields) -> None:
-        kinds.append((asked(entry), entry.whole("gang", 1, least=1)))
-
-    name = fields.text("name", "pod")
-    for index, drawn in enumerate(_drawn(fields, seed, "pods", kind)):
+    kinds = [(asked(entry), entry.gang) for entry in given.pods]
+    name = given.name or "pod"
+    for index, drawn in enumerate(_drawn(given, seed, "pods")):
         base, gang = kinds[drawn.kind]
         for rank in range(gang):
             yield Pod(
@@ -52,29 +186,23 @@ def pods(fields: Fields, seed: int) -> Iterator[Pod]:
             )
 
 
-def jobs(fields: Fields, seed: int, problems: InputProblems, hosts: int | None) -> Workload:
+def jobs(given: Row, seed: int, problems: InputProblems, hosts: int | None) -> Workload:
     """Return rigid jobs. Their walltime is the run time times `overestimate`, drawn for each."""
-    sizes: list[Callable[[random.Random], int]] = []
-    users: list[str] = []
-    factor = _factor(fields.mapping("overestimate"))
-
-    def kind(entry: Fields) -> None:
-        sizes.append(_size(entry))
-        users.append(entry.text("user", ""))
-
-    name = fields.text("name", "job")
+    sizes = [_size(entry.machines) for entry in given.jobs]
+    least, most = given.overestimate.least, given.overestimate.most
+    if least > most:
+        raise given.overestimate.error("most", f"must be at least {least:g}")
+    name = given.name or "job"
     chance = Randomness(seed)
     widths, factors = chance.stream("workload/machines"), chance.stream("workload/walltimes")
     found: list[Job] = []
-    profiles: dict[str, Delay] = {}
-    for index, drawn in enumerate(_drawn(fields, seed, "jobs", kind)):
+    for index, drawn in enumerate(_drawn(given, seed, "jobs")):
         width = sizes[drawn.kind](widths)
-        walltime = math.ceil(drawn.length * factor(factors))
+        walltime = math.ceil(drawn.length * factors.uniform(least, most))
         if hosts is not None and width > hosts:
             problem = f"{name}-{index} drew {width} machines; there are {hosts}"
-            problems.about(fields.error("jobs", problem))
+            problems.about(given.error("jobs", problem))
             continue
-        profiles[f"{drawn.length}ns"] = Delay(duration=drawn.length)
         found.append(
             Job(
                 id=f"{name}-{index}",
@@ -82,127 +210,64 @@ def jobs(fields: Fields, seed: int, problems: InputProblems, hosts: int | None) 
                 width=width,
                 walltime=walltime,
                 profile=f"{drawn.length}ns",
-                user=users[drawn.kind] or drawn.user,
+                user=given.jobs[drawn.kind].user or drawn.user,
             )
         )
+    return of_delays(found, given)
+
+
+def of_delays(found: Sequence[Job], given: Row) -> Workload:
+    """Return a workload of jobs whose profiles are named by their length, such as `5ns`."""
+    lengths = {job.profile: int(job.profile.removesuffix("ns")) for job in found}
     return Workload(
         jobs=tuple(found),
-        profiles=profiles,
+        profiles={name: Delay(duration=length) for name, length in lengths.items()},
         machines=max((job.width for job in found), default=0),
-        source=str(fields.place.path),
+        source=str(given.given.place.path),
     )
 
 
-def asked(entry: Fields) -> dict[str, Any]:
-    """Return what pods of any origin may say of themselves, as fields of `Pod`."""
-    gpus = entry.whole("gpus", 0)
-    milli = entry.whole("gpu_milli", WHOLE_GPU, least=1) if gpus else 0
-    if milli > WHOLE_GPU:
-        raise entry.error("gpu_milli", f"is of one GPU: at most {WHOLE_GPU}")
-    models = entry.text("models", "") if gpus else ""
-    labels = ",".join(sorted(entry.labels("node_labels")))
-    return {
-        "request": PodRequest(entry.quantity("cpu", "0", scale=1000), milli, gpus, models, labels),
-        "memory": entry.quantity("memory", "0"),
-        "priority": entry.whole("priority", 0, least=-(2**31)),
-        "queue": entry.text("queue", ""),
-        "user": entry.text("user", ""),
-        "scheduler": entry.text("scheduler", ""),
-    }
+def asked(entry: Row) -> dict[str, Any]:
+    """Return what a pod asks for and says of itself, as fields of `Pod`."""
+    milli = entry.gpu_milli if entry.gpus else 0
+    labels = ",".join(sorted(entry.node_labels))
+    own = {key: entry[key] for key in ("memory", "priority", "queue", "user", "scheduler")}
+    return own | {"request": PodRequest(entry.cpu, milli, entry.gpus, entry.models, labels)}
 
 
-def _drawn(fields: Fields, seed: int, of: str, kind: Callable[[Fields], None]) -> Iterator[_Drawn]:
-    """Read what is common to pods and jobs, and draw; `kind` reads an entry of the list `of`."""
-    count = fields.whole("count", least=1)
-    if count > MOST_TASKS:
-        raise fields.error("count", f"must be at most {MOST_TASKS}")
-    arrivals = _arrivals(fields.mapping("arrivals"))
-    weights: list[float] = []
-    durations: list[generate.Draw] = []
-    for entry in fields.mappings(of):
-        weights.append(entry.number("weight", 1.0))
-        durations.append(_distribution(entry if entry.has("duration") else fields))
-        kind(entry)
-        entry.done()
+def _drawn(given: Row, seed: int, of: str) -> Iterator[_Drawn]:
+    """Draw tasks of the kinds in the list `of`."""
+    how, count, kinds = given.arrivals, given.count, given[of]
+    if how.process in OVER_A_TIME and not how.over:
+        raise how.error("over", "must be given, as a duration above 0")
+    arrivals = generate.Arrivals(
+        process=how.process, over=how.over / SECOND, every=how.every / SECOND, peak=how.peak
+    )
+    weights = [entry.weight for entry in kinds]
+    durations = [entry.duration or given.duration for entry in kinds]
+    if None in durations:
+        given.given.duration("duration")  # which tells that it must be given
     if not sum(weights):
-        raise fields.error(of, f"must list at least one kind of {of} with a weight above 0")
-    users = fields.whole("users", 1, least=1)
-    fields.raw("duration")
-    fields.done()
+        raise given.error(of, f"must list at least one kind of {of} with a weight above 0")
     chance = Randomness(seed)
     times = generate.arrivals(arrivals, count, chance.stream("workload/arrivals"))
     picks = chance.stream("workload/kinds").choices(range(len(weights)), weights, k=count)
     lengths, owners = chance.stream("workload/durations"), chance.stream("workload/users")
     for when, pick in zip(times, picks, strict=True):
         length = max(1, round(durations[pick](lengths) * SECOND))
-        yield _Drawn(when, pick, length, f"user-{owners.randrange(users)}")
+        yield _Drawn(when, pick, length, f"user-{owners.randrange(given.users)}")
 
 
-def _arrivals(how: Fields) -> generate.Arrivals:
-    arrivals = generate.Arrivals(
-        process=how.choice("process", generate.PROCESSES, "poisson"),
-        over=how.duration("over", 0) / SECOND,
-        every=how.duration("every", 0) / SECOND,
-        peak=how.number("peak", 1.8, least=1.0),
-    )
-    how.done()
-    if arrivals.process in {"poisson", "daily", "uniform"} and not arrivals.over:
-        raise how.error("over", "must be given, as a duration above 0")
-    return arrivals
-
-
-def _size(entry: Fields) -> Callable[[random.Random], int]:
+def _size(how: int | Row) -> Callable[[random.Random], int]:
     """Return what draws a number of machines: a number, or `powers` of two, or `uniform`."""
-    if not isinstance(entry.raw("machines"), Mapping):
-        width = entry.whole("machines", 1, least=1)
-        return lambda _: width
-    how = entry.mapping("machines")
-    name = how.choice("distribution", dict.fromkeys(SIZES))
-    least, most = how.whole("least", 1, least=1), how.whole("most", least=1)
+    if isinstance(how, int):
+        return lambda _: how
+    least, most = how.least, how.most
     if not least <= most <= MOST_MACHINES:
         raise how.error("most", f"must be from {least} to {MOST_MACHINES}")
-    how.done()
-    if name == "uniform":
+    if how.distribution == "uniform":
         return lambda chance: chance.randint(least, most)
     powers = [1 << n for n in range(most.bit_length()) if least <= 1 << n <= most]
     if not powers:
         raise how.error("most", f"there is no power of two from {least} to {most}")
     return lambda chance: chance.choice(powers)
-
-
-def _factor(how: Fields) -> Callable[[random.Random], float]:
-    least, most = how.number("least", 1.0, least=1.0), how.number("most", 2.0, least=1.0)
-    if least > most:
-        raise how.error("most", f"must be at least {least:g}")
-    how.done()
-    return lambda chance: chance.uniform(least, most)
-
-
-def _distribution(fields: Fields) -> generate.Draw:
-    value = fields.raw("duration")
-    if not isinstance(value, Mapping):
-        return generate.constant(fields.duration("duration") / SECOND)
-    how = fields.mapping("duration")
-    name = how.choice("distribution", dict.fromkeys(DISTRIBUTIONS), "constant")
-
-    def seconds(key: str) -> float:
-        found = how.duration(key) / SECOND
-        if not found:
-            raise how.error(key, "must be above 0")
-        return found
-
-    if name == "uniform":
-        draw = generate.uniform(how.duration("least", 0) / SECOND, seconds("most"))
-    elif name == "exponential":
-        draw = generate.exponential(seconds("mean"))
-    elif name == "lognormal":
-        draw = generate.lognormal(seconds("median"), how.number("sigma", 1.0))
-    elif name == "weibull":
-        shape = how.number("shape", 0.7)
-        if not shape:
-            raise how.error("shape", "must be above 0")
-        draw = generate.weibull(seconds("scale"), shape)
-    else:
-        draw = generate.constant(seconds("value"))
-    how.done()
-    return draw

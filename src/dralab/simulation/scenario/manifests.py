@@ -17,7 +17,7 @@ from dralab.kernel.clock import SECOND
 from dralab.kernel.durations import duration
 from dralab.objects.metadata import annotations_of, metadata_of, spec_of
 from dralab.objects.requests import requested
-from dralab.simulation.errors import InputError, InputProblems
+from dralab.scenarios.errors import InputError, InputProblems
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.workloads import phases
 from dralab.simulation.workloads.openb import WHOLE_GPU, PodRequest

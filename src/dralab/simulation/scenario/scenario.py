@@ -7,7 +7,29 @@ from typing import Any, Final
 
 from dralab.drivers.faults import parse as parse_fault
 from dralab.kernel.clock import SECOND
-from dralab.simulation.errors import InputError, InputProblems
+from dralab.scenarios import code
+from dralab.scenarios.errors import InputError, InputProblems
+from dralab.scenarios.fields import Fields, FieldSource
+from dralab.scenarios.fields import load as load_fields
+from dralab.scenarios.tables import (
+    LABEL,
+    Row,
+    Table,
+    by_name,
+    choice,
+    duration,
+    either,
+    flag,
+    label,
+    number,
+    quantity,
+    row,
+    rows,
+    whole,
+)
+from dralab.scenarios.tables import (
+    field as field_rule,
+)
 from dralab.simulation.lifecycle.model import (
     Fault,
     LifeCycle,
@@ -17,9 +39,7 @@ from dralab.simulation.lifecycle.model import (
     RunConditions,
     Stage,
 )
-from dralab.simulation.scenario import custom, fleet, workload
-from dralab.simulation.scenario.fields import Fields, FieldSource
-from dralab.simulation.scenario.fields import load as load_fields
+from dralab.simulation.scenario import fleet, workload
 from dralab.simulation.scenario.fleet import ScenarioFleet
 from dralab.simulation.scenario.schedulers import (
     BUILT_IN,
@@ -30,6 +50,8 @@ from dralab.simulation.scenario.schedulers import (
     TICKS,
 )
 from dralab.simulation.scenario.workload import ScenarioWorkload
+from dralab.values import json_schema
+from dralab.values.json_schema import PYTHON, any_of, one_of_fields
 
 PICTURES: Final = ("png", "svg")
 
@@ -73,11 +95,11 @@ class Scenario:
     @property
     def is_own(self) -> bool:
         """Whether a user's policy schedules: `policy`, or a class of a file."""
-        return self.policy is not None or custom.is_file(self.scheduler)
+        return self.policy is not None or code.is_file(self.scheduler)
 
     def own_policy(self, wanted: str) -> Any:
         """Return a new user's policy. InputError: it has no method `wanted`."""
-        made = self.policy or custom.load_class(self.scheduler, self.file)
+        made = self.policy or code.load_class(self.scheduler, self.file)
         if not hasattr(made, wanted):
             what = "jobs on machines" if wanted == "decide" else "pods on nodes"
             problem = f"{self.scheduler} places {what} only with a method {wanted}"
@@ -96,6 +118,104 @@ class Scenario:
         if self.work.jobs is None:
             return self.work.pods
         return workload.as_pods(self.work.jobs, str(self.file))
+
+
+EFFECTS: Final = dict.fromkeys(fleet.EFFECTS)
+DECIDES: Final = any_of(json_schema.choice([*BUILT_IN, EXTERNAL]), PYTHON)
+QUOTA: Final = Table({"cpu": quantity(scale=1000), "gpus": quantity(scale=1000), "pods": whole()})
+STAGE: Final = {"delay": duration(default=0), "jitter": duration(default=0)}
+STAGES: Final = either(
+    duration(), row(Table(STAGE)), rows(Table({"name": label(required=True)} | STAGE))
+)
+LIFECYCLE: Final = Table(
+    {
+        "start": STAGES.told("Between the binding of a pod and its start."),
+        "release": STAGES.told("Between its end and the release of its resources."),
+        "failure": number("The probability that a run fails.", 0, 1, default=0.0).checked(
+            lambda chance: "is a probability: from 0 to 1" if chance > 1 else ""
+        ),
+        "retries": whole(default=0),
+    }
+)
+TAINT: Final = Table(
+    {
+        "key": label(required=True),
+        "value": label(default=""),
+        "effect": choice(EFFECTS, required=True),
+    }
+)
+FAULT: Final = Table(
+    {
+        "at": duration(required=True),
+        "for": duration("Default: for the rest of the run."),
+        "node": label(default=""),
+        "device": label(default="", needs="taint"),
+        "driver": label(default=""),
+        "taint": row(TAINT, always=False),
+        "happens": label("As of `dralab driver run --fault help`."),
+    },
+    rules={
+        "anyOf": one_of_fields("node", "happens"),
+        "not": {"required": ["happens", "taint"]},
+    },
+)
+AT_RANDOM: Final = Table({"every": duration(required=True), "repair": duration(required=True)})
+OUTPUTS: Final = Table(
+    {
+        "report": field_rule(LABEL, Fields.new_folder, "A directory in the folder of this file."),
+        "parquet": flag(),
+        "picture": choice(PICTURES),
+    }
+)
+SCENARIO: Final = Table(
+    {
+        "apiVersion": field_rule({}),
+        "kind": field_rule({}),
+        "name": label("Of the run; default: the name of the file."),
+        "seed": whole("The same scenario and seed give the same bytes.", default=0),
+        "fleet": row(fleet.FLEET, required=True),
+        "workload": row(workload.WORKLOAD, required=True),
+        "scheduler": either(
+            label(schema=DECIDES),
+            row(
+                Table(
+                    {
+                        "name": label(schema=DECIDES, default="default"),
+                        "strict_order": flag(default=False),
+                    }
+                )
+            ),
+            about="Who places pods or jobs; default: `default`.",
+            default="default",
+        ),
+        "policy": label("The same as scheduler.", schema=DECIDES),
+        "tick": duration("Of `ticks`: whole seconds, at least 1."),
+        "queues": by_name(
+            QUOTA, "The most that all pods of a queue use together, by the queue's name."
+        ),
+        "lifecycle": row(LIFECYCLE),
+        "faults": either(
+            rows(FAULT),
+            row(AT_RANDOM),
+            about="What goes wrong when, or how often at random.",
+            default=(),
+        ),
+        "stop": row(
+            Table({"at": duration(), "ended": whole(least=1)}),
+            "When the run ends before all is done.",
+        ),
+        "measure": row(
+            Table({"from": duration(default=0), "to": duration(required=True)}),
+            "The interval that counts, without warm-up and drain.",
+            always=False,
+        ),
+        "outputs": row(OUTPUTS),
+        "energy": flag("Compute the energy that a platform's machines use.", default=False),
+        # What it may say is for `engines.external.options` to read.
+        "external": field_rule({}, lambda given, key: given.mapping(key).value, always=True),
+    },
+    rules={"not": {"required": ["scheduler", "policy"]}},
+)
 
 
 def load(
@@ -117,193 +237,124 @@ def load(
     fields = load_fields(path) if content is None else Fields(FieldSource(path), "", content)
     if change is not None:
         change(fields)
-    for key in ("apiVersion", "kind"):
-        fields.raw(key)
-    own_seed = fields.whole("seed", 0)
-    own_scheduler, blocking = _scheduler(fields)
+    given = SCENARIO.read(fields)
+    own_scheduler, blocking = _scheduler(given)
     chosen = scheduler or own_scheduler
     if policy is None and chosen not in {*BUILT_IN, EXTERNAL}:
-        if not custom.is_file(chosen):
+        if not code.is_file(chosen):
             known = ", ".join([*BUILT_IN, EXTERNAL, "file.py:Class"])
-            raise fields.error("scheduler", f"{chosen!r} is not one of {known}")
-        custom.check(chosen, path)
+            raise given.error("scheduler", f"{chosen!r} is not one of {known}")
+        code.check(chosen, path)
     if blocking and chosen in {EXTERNAL, FAST, OWN, *TICKS}:
-        raise fields.error(
+        raise given.error(
             "scheduler", f"{chosen} has its own order: strict_order is for built-in policies"
         )
-    used_seed = own_seed if seed is None else seed
-    machines = fleet.read(fields, problems)
-    batch = chosen in JOBS
-    hosts = machines.as_platform().width if batch else None
-    work = workload.read(fields, used_seed, problems, hosts=hosts)
-    external = fields.mapping("external").value
-    conditions = _conditions(fields, machines, used_seed)
-    scenario = Scenario(
-        name=fields.text("name", path.stem),
+    used_seed = given.seed if seed is None else seed
+    machines = fleet.read(given.fleet, problems)
+    hosts = machines.as_platform().width if chosen in JOBS else None
+    work = workload.read(given.workload, used_seed, problems, hosts=hosts)
+    return Scenario(
+        name=given.name or path.stem,
         file=path,
         seed=used_seed,
         fleet=machines,
         work=work,
         scheduler=chosen,
-        conditions=replace(conditions, blocking=blocking),
-        external=external,
+        conditions=replace(_conditions(given, machines, used_seed), blocking=blocking),
+        external=given.external,
         skipped=len(problems.skipped),
-        energy=fields.flag("energy", default=False),
-        outputs=_outputs(fields),
-        measured=_measured(fields),
-        tick=_tick(fields, machines, chosen),
+        energy=given.energy,
+        outputs=Outputs(**given.outputs.values),
+        measured=_measured(given.measure),
+        tick=_tick(given, machines, chosen),
         policy=policy,
     )
-    fields.done()
-    return scenario
 
 
-def _tick(fields: Fields, machines: ScenarioFleet, scheduler: str) -> int:
-    if not fields.has("tick"):
+def _tick(given: Row, machines: ScenarioFleet, scheduler: str) -> int:
+    tick: int | None = given.tick
+    if tick is None:
         return machines.tick
     if scheduler not in TICKS:
-        raise fields.error("tick", f"is for {' and '.join(TICKS)}, not for {scheduler!r}")
-    tick = fields.duration("tick")
+        raise given.error("tick", f"is for {' and '.join(TICKS)}, not for {scheduler!r}")
     if tick < SECOND or tick % SECOND:
-        raise fields.error("tick", "must be whole seconds, at least 1")
+        raise given.error("tick", "must be whole seconds, at least 1")
     return tick
 
 
-def _outputs(fields: Fields) -> Outputs:
-    inner = fields.mapping("outputs")
-    found = Outputs(
-        report=inner.new_folder("report") if inner.has("report") else None,
-        parquet=inner.flag("parquet", default=False) if inner.has("parquet") else None,
-        picture=inner.choice("picture", dict.fromkeys(PICTURES)) if inner.has("picture") else None,
-    )
-    inner.done()
-    return found
-
-
-def _measured(fields: Fields) -> tuple[int, int] | None:
+def _measured(given: Row | None) -> tuple[int, int] | None:
     """Return the interval that is measured, where warm-up and drain are cut off."""
-    if not fields.has("measure"):
+    if given is None:
         return None
-    inner = fields.mapping("measure")
-    found = inner.duration("from", 0), inner.duration("to")
-    if found[0] >= found[1]:
-        raise inner.error("to", "must be after `from`")
-    inner.done()
-    return found
+    if given["from"] >= given.to:
+        raise given.error("to", "must be after `from`")
+    return given["from"], given.to
 
 
-def _scheduler(fields: Fields) -> tuple[str, bool]:
+def _scheduler(given: Row) -> tuple[str, bool]:
     """Return the name of what decides, and whether the head of its queue blocks the rest."""
-    if fields.has("policy"):
-        if fields.has("scheduler"):
-            raise fields.error("policy", "is an alias of `scheduler`: give only one")
-        return fields.text("policy"), False
-    if not isinstance(fields.raw("scheduler"), Mapping):
-        return fields.text("scheduler", "default"), False
-    inner = fields.mapping("scheduler")
-    found = inner.text("name", "default"), inner.flag("strict_order", default=False)
-    inner.done()
-    return found
+    if given.policy is not None:
+        if given.given.has("scheduler"):
+            raise given.error("policy", "is an alias of `scheduler`: give only one")
+        return given.policy, False
+    found = given.scheduler
+    return (found.name, found.strict_order) if isinstance(found, Row) else (found, False)
 
 
-def _conditions(fields: Fields, machines: ScenarioFleet, seed: int) -> RunConditions:
-    life = fields.mapping("lifecycle")
-    failure = life.number("failure", 0.0)
-    if failure > 1:
-        raise life.error("failure", "is a probability: from 0 to 1")
-    cycle = LifeCycle(
-        start=_stages(life, "start"),
-        release=_stages(life, "release"),
-        failure=failure,
-        retries=life.whole("retries", 0),
-    )
-    life.done()
-    stop = fields.mapping("stop")
-    until = stop.duration("at") if stop.has("at") else None
-    ended = stop.whole("ended", least=1) if stop.has("ended") else None
-    stop.done()
-    faults, at_random = _faults(fields, machines)
-    if at_random is not None and until is None:
-        raise fields.error("stop", "give `at`: with random faults a run may never end")
-    queues = fields.mapping("queues")
+def _conditions(given: Row, machines: ScenarioFleet, seed: int) -> RunConditions:
+    life, stop, faults = given.lifecycle, given.stop, given.faults
+    at_random = None
+    if isinstance(faults, Row):
+        at_random, faults = RandomFaults(between=faults.every, repair=faults.repair), ()
+        if stop.at is None:
+            raise given.error("stop", "give `at`: with random faults a run may never end")
+    names = {node.name for node in machines.as_nodes()} if faults else set()
     return RunConditions(
         seed=seed,
-        life=cycle,
-        faults=faults,
+        life=LifeCycle(
+            start=_stages(life.start, "start"),
+            release=_stages(life.release, "release"),
+            failure=life.failure,
+            retries=life.retries,
+        ),
+        faults=[_fault(entry, names) for entry in faults],
         random_faults=at_random,
-        quotas={name: _quota(queues.mapping(name)) for name in sorted(queues.value)},
-        until=until,
-        ended=ended,
+        quotas={
+            name: Quota(cpu=each.cpu, gpu_milli=each.gpus, pods=each.pods)
+            for name, each in given.queues.items()
+        },
+        until=stop.at,
+        ended=stop.ended,
     )
 
 
-def _stages(life: Fields, key: str) -> tuple[Stage, ...]:
+def _stages(given: Row | list[Row] | int | None, key: str) -> tuple[Stage, ...]:
     """Return the stages before a run, or after it: a duration, a delay with jitter, or a list."""
-    if isinstance(life.raw(key), list):
-        return tuple(_stage(inner, inner.text("name")) for inner in life.mappings(key))
-    if isinstance(life.raw(key), Mapping):
-        return (_stage(life.mapping(key), key),)
-    delay = life.duration(key, 0)
-    return (Stage(name=key, delay=delay),) if delay else ()
+    if isinstance(given, list):
+        return tuple(Stage(**each.values) for each in given)
+    if isinstance(given, Row):
+        return (Stage(name=key, **given.values),)
+    return (Stage(name=key, delay=given),) if given else ()
 
 
-def _stage(fields: Fields, name: str) -> Stage:
-    delay, jitter = fields.duration("delay", 0), fields.duration("jitter", 0)
-    fields.done()
-    return Stage(name=name, delay=delay, jitter=jitter)
-
-
-def _faults(fields: Fields, machines: ScenarioFleet) -> tuple[list[Fault], RandomFaults | None]:
-    if isinstance(fields.raw("faults"), Mapping):
-        inner = fields.mapping("faults")
-        found = RandomFaults(between=inner.duration("every"), repair=inner.duration("repair"))
-        inner.done()
-        return [], found
-    names = {node.name for node in machines.as_nodes()} if fields.has("faults") else set()
-    faults = []
-    for entry in fields.mappings("faults"):
-        faults.append(_fault(entry, names))
-        entry.done()
-    return faults, None
-
-
-def _fault(entry: Fields, names: Collection[str]) -> Fault:
-    node = entry.text("node", "")
-    if node not in names and (node or not entry.has("happens")):
-        raise entry.error("node", f"there is no node {node!r}")
+def _fault(entry: Row, names: Collection[str]) -> Fault:
+    if entry.node not in names and (entry.node or entry.happens is None):
+        raise entry.error("node", f"there is no node {entry.node!r}")
     happens = None
-    if entry.has("happens"):
+    if entry.happens is not None:
         try:
-            happens = parse_fault(entry.text("happens"))
+            happens = parse_fault(entry.happens)
         except ValueError as error:
             raise entry.error("happens", str(error)) from None
-    taint = None
-    if entry.has("taint"):
-        inner = entry.mapping("taint")
-        effects = dict.fromkeys(fleet.EFFECTS)
-        taint = inner.text("key"), inner.text("value", ""), inner.choice("effect", effects)
-        inner.done()
-    if happens is not None and taint is not None:
-        raise entry.error("taint", "cannot be combined with `happens`: use two entries")
-    device = entry.text("device", "")
-    if device and taint is None:
-        raise entry.error("device", "needs `taint`; for driver faults use `happens`")
+        if entry.taint is not None:
+            raise entry.error("taint", "cannot be combined with `happens`: use two entries")
+    taint = entry.taint
     return Fault(
-        at=entry.duration("at"),
-        duration=entry.duration("for") if entry.has("for") else None,
-        node=node,
-        device=device,
-        taint=taint,
-        driver=entry.text("driver", ""),
+        at=entry.at,
+        duration=entry["for"],
+        node=entry.node,
+        device=entry.device,
+        taint=None if taint is None else (taint.key, taint.value, taint.effect),
+        driver=entry.driver,
         happens=happens,
     )
-
-
-def _quota(fields: Fields) -> Quota:
-    quota = Quota(
-        cpu=fields.quantity("cpu", scale=1000) if fields.has("cpu") else None,
-        gpu_milli=fields.quantity("gpus", scale=1000) if fields.has("gpus") else None,
-        pods=fields.whole("pods") if fields.has("pods") else None,
-    )
-    fields.done()
-    return quota

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.errors import InputError, InputProblems
+from dralab.scenarios.errors import InputError, InputProblems
 from dralab.simulation.lifecycle.model import RunConditions
 from dralab.simulation.scenario import manifests
 from dralab.simulation.scenario.fleet import ScenarioFleet, openb_nodes, simulator_fleet

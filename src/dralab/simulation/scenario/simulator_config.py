@@ -1,16 +1,16 @@
 """The configuration file of k8s-cluster-simulator: ticks, clock, where metrics go, the nodes."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Final
 
-from dralab.simulation.scenario.fields import Fields, load
+from dralab.scenarios.fields import Fields, load
+from dralab.scenarios.tables import Table, choice, field, label, rows, whole
 from dralab.values.json_types import JsonDict
 from dralab.values.quantity import QuantityError, parse_any
 
-DEFAULT_START: Final = "2019-01-01T00:00:00Z"
+START: Final = 1_546_300_800  # 2019-01-01T00:00:00Z
 ENDINGS: Final = ("", ".yaml", ".yml")
 FORMATTERS: Final = ("JSON", "humanReadable", "table")
 
@@ -44,56 +44,46 @@ def read(path: Path) -> TickConfig:
         if candidate.is_file():
             path = candidate
             break
-    fields = load(path)
-    fields.text("logLevel", "info")
-    tick = fields.whole("tick", 10, least=1)
-    start, zone = _start(fields)
-    loggers = []
-    for entry in fields.mappings("metricsLogger"):
-        dest = entry.text("dest", "")
-        if not dest:
-            raise entry.error("dest", "must be stdout, stderr or a path")
-        formatter = entry.choice("formatter", dict.fromkeys(FORMATTERS))
-        entry.done()
-        loggers.append(MetricsLogger(dest=dest, formatter=formatter, folder=fields.folder))
-    config = TickConfig(
+    given = CONFIG.read(load(path))
+    start, zone = given.startClock
+    return TickConfig(
         file=path,
-        tick=tick,
-        metrics_tick=fields.whole("metricsTick", tick, least=1),
+        tick=given.tick,
+        metrics_tick=given.metricsTick or given.tick,
         start=start,
         zone=zone,
-        loggers=tuple(loggers),
-        nodes=tuple(_nodes(fields)),
+        loggers=tuple(
+            MetricsLogger(dest=each.dest, formatter=each.formatter, folder=path.parent)
+            for each in given.metricsLogger
+        ),
+        nodes=given.cluster,
     )
-    fields.done()
-    return config
 
 
-def _start(fields: Fields) -> tuple[int, tzinfo]:
-    # The original takes the present; here the same file gives the same output.
-    text = fields.text("startClock", DEFAULT_START)
+def _start(fields: Fields, key: str) -> tuple[int, tzinfo]:
+    text = fields.text(key)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise fields.error("startClock", f"{text!r} is not an RFC 3339 time") from None
+        raise fields.error(key, f"{text!r} is not an RFC 3339 time") from None
     if moment.tzinfo is None:
-        raise fields.error("startClock", f"{text!r} has no time zone")
+        raise fields.error(key, f"{text!r} has no time zone")
     return int(moment.timestamp()), moment.tzinfo
 
 
-def _nodes(fields: Fields) -> Iterator[JsonDict]:
-    seen: set[str] = set()
-    for entry in fields.mappings("cluster"):
+def _nodes(fields: Fields, key: str) -> tuple[JsonDict, ...]:
+    nodes: dict[str, JsonDict] = {}
+    for entry in fields.mappings(key):
         metadata = entry.mapping("metadata")
         name = metadata.text("name")
-        if name in seen:
+        if name in nodes:
             raise metadata.error("name", f"there are two nodes {name!r}")
-        seen.add(name)
         allocatable = entry.mapping("status").mapping("allocatable")
-        for key in allocatable.value:
-            _check_amount(allocatable, key)
+        for amount in allocatable.value:
+            _check_amount(allocatable, amount)
         metadata.mapping("labels")
-        yield {"apiVersion": "v1", "kind": "Node", **entry.value}
+        nodes[name] = {"apiVersion": "v1", "kind": "Node", **entry.value}
+    return tuple(nodes.values())
 
 
 def _check_amount(fields: Fields, key: str) -> None:
@@ -101,3 +91,24 @@ def _check_amount(fields: Fields, key: str) -> None:
         parse_any(fields.raw(key))
     except QuantityError:
         raise fields.error(key, f"{fields.raw(key)!r} is not a quantity") from None
+
+
+LOGGER: Final = Table(
+    {
+        "dest": field(
+            {}, lambda given, key: given.text(key) if given.has(key) else "", always=True
+        ).checked(lambda dest: "" if dest else "must be stdout, stderr or a path"),
+        "formatter": choice(FORMATTERS, required=True),
+    }
+)
+CONFIG: Final = Table(
+    {
+        "logLevel": label(),
+        "tick": whole(least=1, default=10),
+        "metricsTick": whole(least=1),
+        # The original takes the present; here the same file gives the same output.
+        "startClock": field({}, _start, default=(START, UTC)),
+        "metricsLogger": rows(LOGGER),
+        "cluster": field({}, _nodes, default=()),
+    }
+)

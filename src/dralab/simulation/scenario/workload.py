@@ -1,15 +1,29 @@
 """`workload:` of a scenario: what arrives when, from whatever format it is described in."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.errors import InputError, InputProblems
+from dralab.scenarios.errors import InputError, InputProblems
+from dralab.scenarios.fields import Fields, numbered
+from dralab.scenarios.tables import (
+    Row,
+    Table,
+    duration,
+    field,
+    file,
+    flag,
+    label,
+    number,
+    row,
+    rows,
+    whole,
+)
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario import generated, manifests
-from dralab.simulation.scenario.fields import Fields
+from dralab.simulation.scenario.generated import of_delays
 from dralab.simulation.workloads import batsim, openb, swf
 from dralab.simulation.workloads.jobs import Job, Workload
 from dralab.simulation.workloads.openb import PodRequest
@@ -33,62 +47,91 @@ class ScenarioWorkload:
     inflate: float | None = None
 
 
+ARRIVING: Final = {
+    "count": whole("So many, numbered from 0; default: 1, without a number.", 1, default=1),
+    "every": duration("Between two arrivals.", default=0),
+    "at": duration("When the first arrives.", default=0),
+}
+POD: Final = Table(
+    generated.ASKED
+    | {"name": label(required=True)}
+    | ARRIVING
+    | {"duration": duration("How long it runs; default: for ever.")}
+)
+JOB: Final = Table(
+    {"name": label(required=True)}
+    | ARRIVING | {"every": duration(default=0), "at": duration(default=0)}
+    | {
+        "duration": duration(required=True),
+        "machines": whole(least=1, default=1),
+        "walltime": duration("It is killed after so long."),
+        "user": label(default=""),
+    }
+)  # fmt: skip
+FORMS: Final = {
+    "pods": rows(POD, always=False),
+    "jobs": rows(JOB, "Rigid jobs: so many machines for so long.", always=False),
+    "generate": row(generated.GENERATE, always=False),
+    "batsim": file("Batsim's jobs and profiles: JSON."),
+    "swf": file("A log in the Standard Workload Format."),
+    "openb": file("The pods of an openb trace: CSV."),
+    "manifests": file("Pods, Jobs and what they need: YAML."),
+}
+INFLATE: Final = field(
+    {"type": "number", "exclusiveMinimum": 0, "maximum": MOST_INFLATED},
+    Fields.number,
+    needs="openb",
+).checked(
+    lambda ratio: (
+        "" if 0 < ratio <= MOST_INFLATED else f"must be above 0 and at most {MOST_INFLATED}"
+    )
+)
+WORKLOAD: Final = Table(
+    FORMS
+    | {
+        "walltime_factor": number(needs="swf", default=2.0),
+        "requested_only": flag(needs="swf", default=False),
+        "grain": whole(needs="swf", default=0),
+        "inflate": INFLATE,
+    },
+    one_of=list(FORMS),
+)
+
+
 def read(
-    scenario: Fields, seed: int, problems: InputProblems, *, hosts: int | None = None
+    given: Row, seed: int, problems: InputProblems, *, hosts: int | None = None
 ) -> ScenarioWorkload:
     """Return the workload of a scenario; InputError names what is wrong.
 
     `hosts` is how many machines a rigid job may have at most, where that matters.
     """
-    fields = scenario.mapping("workload")
-    work: ScenarioWorkload = fields.one_of(
-        {
-            "batsim": lambda f: _batsim(f, problems),
-            "swf": lambda f: _swf(f, problems, hosts),
-            "openb": lambda f: _openb(f, problems),
-            "manifests": lambda f: _manifests(f, problems),
-            "pods": lambda f: ScenarioWorkload(pods=tuple(_listed(f))),
-            "jobs": lambda f: ScenarioWorkload(jobs=_jobs(f, problems, hosts)),
-            "generate": lambda f: _generated(f.mapping("generate"), seed, problems, hosts),
-        }
-    )
-    fields.done()
-    return work
-
-
-def _manifests(fields: Fields, problems: InputProblems) -> ScenarioWorkload:
-    pods, objects = manifests.read(fields.file("manifests"), problems)
-    return ScenarioWorkload(pods=pods, objects=objects)
-
-
-def _batsim(fields: Fields, problems: InputProblems) -> ScenarioWorkload:
-    return ScenarioWorkload(jobs=batsim.read(fields.file("batsim"), problems=problems))
-
-
-def _generated(
-    fields: Fields, seed: int, problems: InputProblems, hosts: int | None
-) -> ScenarioWorkload:
-    if fields.has("jobs"):
-        return ScenarioWorkload(jobs=generated.jobs(fields, seed, problems, hosts))
-    return ScenarioWorkload(pods=tuple(generated.pods(fields, seed)))
-
-
-def _swf(fields: Fields, problems: InputProblems, hosts: int | None) -> ScenarioWorkload:
-    trace = swf.read(fields.file("swf"), problems=problems)
-    conversion = swf.SwfConversion(
-        walltime_factor=fields.number("walltime_factor", 2.0),
-        requested_only=fields.flag("requested_only", default=False),
-        grain=fields.whole("grain", 0),
-    )
-    return ScenarioWorkload(jobs=swf.jobs(trace, conversion, hosts=hosts, problems=problems))
-
-
-def _openb(fields: Fields, problems: InputProblems) -> ScenarioWorkload:
-    inflate = fields.number("inflate") if fields.has("inflate") else None
-    if inflate is not None and not 0 < inflate <= MOST_INFLATED:
-        raise fields.error("inflate", f"must be above 0 and at most {MOST_INFLATED}")
-    pods = openb_pods(fields.file("openb"), problems)
-    return ScenarioWorkload(pods=tuple(pods), inflate=inflate)
+    match given.form:
+        case "batsim":
+            return ScenarioWorkload(jobs=batsim.read(given.batsim, problems=problems))
+        case "swf":
+            trace = swf.read(given.swf, problems=problems)
+            conversion = swf.SwfConversion(
+                walltime_factor=given.walltime_factor,
+                requested_only=given.requested_only,
+                grain=given.grain,
+            )
+            jobs = swf.jobs(trace, conversion, hosts=hosts, problems=problems)
+            return ScenarioWorkload(jobs=jobs)
+        case "openb":
+            pods = tuple(openb_pods(given.openb, problems))
+            return ScenarioWorkload(pods=pods, inflate=given.inflate)
+        case "manifests":
+            pods, objects = manifests.read(given.manifests, problems)
+            return ScenarioWorkload(pods=pods, objects=objects)
+        case "pods":
+            return ScenarioWorkload(pods=tuple(_listed(given.pods)))
+        case "jobs":
+            return ScenarioWorkload(jobs=_jobs(given, problems, hosts))
+        case _:
+            drawn = given.generate
+            if drawn.form == "jobs":
+                return ScenarioWorkload(jobs=generated.jobs(drawn, seed, problems, hosts))
+            return ScenarioWorkload(pods=tuple(generated.pods(drawn, seed)))
 
 
 def openb_pods(path: Path, problems: InputProblems) -> Iterator[Pod]:
@@ -143,52 +186,35 @@ def as_pods(workload: Workload, path: str) -> tuple[Pod, ...]:
     return tuple(pods)
 
 
-def _listed(fields: Fields) -> Iterator[Pod]:
+def _listed(entries: Sequence[Row]) -> Iterator[Pod]:
     seen: set[str] = set()
-    for entry in fields.mappings("pods"):
+    for entry in entries:
         base = generated.asked(entry)
-        count, every = entry.whole("count", 1, least=1), entry.duration("every", 0)
-        name, arrives = entry.text("name"), entry.duration("at", 0)
-        length = entry.duration("duration") if entry.has("duration") else None
-        entry.done()
-        for index in range(count):
-            full = name if count == 1 else f"{name}-{index}"
+        for index, full in enumerate(numbered(entry.name, entry.count)):
             if full in seen:
                 raise entry.error("name", f"there are two pods {full!r}")
             seen.add(full)
-            yield Pod(name=full, arrives=arrives + index * every, duration=length, **base)
+            arrives = entry.at + index * entry.every
+            yield Pod(name=full, arrives=arrives, duration=entry.duration, **base)
 
 
-def _jobs(fields: Fields, problems: InputProblems, hosts: int | None) -> Workload:
+def _jobs(given: Row, problems: InputProblems, hosts: int | None) -> Workload:
     """Rigid jobs written in the scenario itself."""
     jobs: dict[str, Job] = {}
-    profiles: dict[str, Delay] = {}
-    for entry in fields.mappings("jobs"):
-        count, every = entry.whole("count", 1, least=1), entry.duration("every", 0)
-        name, arrives = entry.text("name"), entry.duration("at", 0)
-        length, width = entry.duration("duration"), entry.whole("machines", 1, least=1)
-        walltime = entry.duration("walltime") if entry.has("walltime") else None
-        user = entry.text("user", "")
-        entry.done()
+    for entry in given.jobs:
+        width = entry.machines
         if hosts is not None and width > hosts:
             problems.about(entry.error("machines", f"is {width}; there are {hosts} machines"))
             continue
-        profiles[f"{length}ns"] = Delay(duration=length)
-        for index in range(count):
-            full = name if count == 1 else f"{name}-{index}"
+        for index, full in enumerate(numbered(entry.name, entry.count)):
             if full in jobs:
                 raise entry.error("name", f"there are two jobs {full!r}")
             jobs[full] = Job(
                 id=full,
-                submitted=arrives + index * every,
+                submitted=entry.at + index * entry.every,
                 width=width,
-                walltime=walltime,
-                profile=f"{length}ns",
-                user=user,
+                walltime=entry.walltime,
+                profile=f"{entry.duration}ns",
+                user=entry.user,
             )
-    return Workload(
-        jobs=tuple(jobs.values()),
-        profiles=profiles,
-        machines=max((job.width for job in jobs.values()), default=0),
-        source=str(fields.place.path),
-    )
+    return of_delays(list(jobs.values()), given)

@@ -7,8 +7,9 @@ from typing import Any
 import orjson
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.errors import InputError, InputProblems
-from dralab.simulation.json_input import JsonFile, is_number, nanoseconds
+from dralab.scenarios.errors import InputError, InputProblems
+from dralab.scenarios.fields import is_number
+from dralab.simulation.json_input import JsonFile, nanoseconds
 from dralab.simulation.workloads.batsim_profiles import read_profile
 from dralab.simulation.workloads.jobs import Job, Workload
 from dralab.simulation.workloads.profiles import Composed, Delay, ParallelTask, Profile

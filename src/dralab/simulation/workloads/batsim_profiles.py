@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from dralab.simulation.errors import InputError, content_of, inside
-from dralab.simulation.json_input import JsonFile, is_number, nanoseconds
+from dralab.scenarios.errors import InputError, content_of, inside
+from dralab.scenarios.fields import is_number
+from dralab.simulation.json_input import JsonFile, nanoseconds
 from dralab.simulation.workloads.profiles import (
     Composed,
     Delay,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from dralab.simulation.errors import InputError, InputProblems, content_of
+from dralab.scenarios.errors import InputError, InputProblems, content_of
 
 WHOLE_GPU: Final = 1000
 NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.errors import InputError, InputProblems, content_of
+from dralab.scenarios.errors import InputError, InputProblems, content_of
 from dralab.simulation.json_input import nanoseconds
 from dralab.simulation.workloads.jobs import Job, Workload
 from dralab.simulation.workloads.profiles import Delay

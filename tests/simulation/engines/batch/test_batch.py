@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.simulation.engines.batch.finished import run_batsim
 
+from dralab.scenarios.errors import DecisionError
 from dralab.simulation.engines.batch import outputs, runs
 from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
 from dralab.simulation.engines.batch.messages import (
@@ -19,7 +20,6 @@ from dralab.simulation.engines.batch.messages import (
     SwitchPstate,
 )
 from dralab.simulation.engines.batch.schedulers import SCHEDULERS, Availability
-from dralab.simulation.errors import DecisionError
 from dralab.simulation.host_sets import members
 from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.platforms.platform import plain

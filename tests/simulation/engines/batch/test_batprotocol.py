@@ -6,6 +6,7 @@ import struct
 import orjson
 import pytest
 
+from dralab.scenarios.errors import DecisionError
 from dralab.simulation.engines.batch import outputs
 from dralab.simulation.engines.batch.batprotocol import decisions, ends, events, spelling
 from dralab.simulation.engines.batch.batprotocol.flatbuffers import (
@@ -17,7 +18,6 @@ from dralab.simulation.engines.batch.batprotocol.schema import TABLES, UNIONS
 from dralab.simulation.engines.batch.decision_process import DecisionProcess
 from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
 from dralab.simulation.engines.batch.schedulers import SCHEDULERS
-from dralab.simulation.errors import DecisionError
 from dralab.simulation.platforms.platform import plain
 from dralab.simulation.workloads import batsim
 

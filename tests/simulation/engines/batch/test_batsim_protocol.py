@@ -10,12 +10,12 @@ import orjson
 import pytest
 from tests.simulation.engines.batch.finished import run_batsim
 
+from dralab.scenarios.errors import DecisionError
 from dralab.simulation.engines.batch import outputs, protocol, remote, runs
 from dralab.simulation.engines.batch.decision_process import DecisionProcess
 from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
 from dralab.simulation.engines.batch.messages import BatchEvents
 from dralab.simulation.engines.batch.schedulers import SCHEDULERS
-from dralab.simulation.errors import DecisionError
 from dralab.simulation.platforms.platform import plain
 from dralab.simulation.workloads import batsim
 

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from dralab.runtime.resources import EVENTS, NODES, PODS, SLICES
+from dralab.scenarios.errors import InputError
 from dralab.simulation import dispatch
 from dralab.simulation.engines.cluster.run import ClusterRun
-from dralab.simulation.errors import InputError
 from dralab.simulation.results import metrics
 from dralab.simulation.scenario import scenario as scenarios
 from scenarios_on_cluster import S, load, places, run, tasks, times

@@ -7,8 +7,8 @@ from tests.simulation.engines.external.cases import WATCHING, ScenarioWriter, ru
 
 from clocked import needs_clock
 from dralab.kernel.clock import SECOND, ManualClock
+from dralab.scenarios.errors import DecisionError, InputError
 from dralab.simulation.engines.external import options
-from dralab.simulation.errors import DecisionError, InputError
 
 pytestmark = needs_clock
 

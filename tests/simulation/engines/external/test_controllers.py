@@ -7,8 +7,8 @@ import pytest
 from tests.simulation.engines.external.cases import WATCHING, ScenarioWriter, run, tasks
 
 from clocked import needs_clock
+from dralab.scenarios.errors import InputError
 from dralab.simulation.engines.external import options
-from dralab.simulation.errors import InputError
 from dralab.simulation.scenario import scenario as scenarios
 
 pytestmark = needs_clock

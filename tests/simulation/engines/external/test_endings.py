@@ -20,13 +20,13 @@ from dralab.apiserver.http.messages import HttpRequest, HttpResponse
 from dralab.cli._progress import ProgressWatcher
 from dralab.cli.main import main
 from dralab.cluster import Cluster
+from dralab.scenarios.errors import DecisionError, InputError
 from dralab.simulation.engines.external.driver import Activity
 from dralab.simulation.engines.external.schedulers import (
     RealTimeLauncher,
     SchedulerCommand,
     started,
 )
-from dralab.simulation.errors import DecisionError, InputError
 
 KUBE_SCHEDULER = os.environ.get("DRALAB_KUBE_SCHEDULER") or shutil.which("kube-scheduler")
 

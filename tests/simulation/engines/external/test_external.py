@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from dralab.apiserver.storage import Key, MemoryStore
+from dralab.scenarios.errors import DecisionError, InputError
 from dralab.simulation.engines.external import options
 from dralab.simulation.engines.external import run as external
 from dralab.simulation.engines.external.driver import Activity, DecisionWatch
-from dralab.simulation.errors import DecisionError, InputError
 from dralab.simulation.results import metrics
 from dralab.simulation.scenario import scenario as scenarios
 

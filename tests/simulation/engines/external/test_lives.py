@@ -10,10 +10,10 @@ from tests.simulation.engines.external.cases import WATCHING, ScenarioWriter, ru
 from dralab.cluster import Cluster
 from dralab.kernel.clock import ManualClock
 from dralab.runtime.resources import CLAIMS, CONFIG_MAPS, PODS
+from dralab.scenarios.errors import InputError
 from dralab.simulation.engines.external.capacity import ClusterCapacity
 from dralab.simulation.engines.external.served_cluster import ServedCluster
 from dralab.simulation.engines.external.submission import PodOptions
-from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.workloads.openb import GpuNode, PodRequest
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from dralab.scenarios.errors import InputError
 from dralab.simulation.dispatch import begin
-from dralab.simulation.errors import InputError
 from dralab.simulation.scenario.schedulers import FAST
 from scenarios_on_cluster import S, load, places, pod, tasks, times
 

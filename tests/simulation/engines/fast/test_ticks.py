@@ -7,9 +7,9 @@ from click.testing import CliRunner
 
 from dralab.cli.main import main
 from dralab.kernel.clock import SECOND
+from dralab.scenarios.errors import InputError
 from dralab.simulation import dispatch
 from dralab.simulation.engines.fast import tick_metrics as metrics
-from dralab.simulation.errors import InputError
 from dralab.simulation.scenario import scenario, simulator_config
 from dralab.simulation.workloads import phases
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from dralab.scenarios.errors import DecisionError
+from dralab.scenarios.fields import is_number
 from dralab.simulation.engines.batch import protocol
 from dralab.simulation.engines.batch.messages import (
     BatchEvents,
@@ -15,9 +17,8 @@ from dralab.simulation.engines.batch.messages import (
     JobState,
     SimulationBegins,
 )
-from dralab.simulation.errors import DecisionError
 from dralab.simulation.host_sets import parse
-from dralab.simulation.json_input import is_number, nanoseconds
+from dralab.simulation.json_input import nanoseconds
 from dralab.simulation.platforms.platform import Platform, plain
 from dralab.simulation.workloads.jobs import Job
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.errors import InputError
+from dralab.scenarios.errors import InputError
 from dralab.simulation.platforms.network import Network, Transfer
 from dralab.simulation.platforms.platform import Host, Platform, Way
 from dralab.simulation.workloads.jobs import Job, Workload

@@ -13,6 +13,7 @@ from operator import or_
 from typing import Any, cast, get_args
 
 from dralab.kernel.events import BEGINNING, DECIDING, ENDING, NORMAL, Event, Events
+from dralab.scenarios.errors import DecisionError
 from dralab.simulation.engines.batch.durations import Durations, ExpectedRun
 from dralab.simulation.engines.batch.external import ExternalEvent
 from dralab.simulation.engines.batch.hosts import Hosts
@@ -37,7 +38,6 @@ from dralab.simulation.engines.batch.messages import (
     SwitchPstate,
 )
 from dralab.simulation.engines.batch.messaging import BatsimServer
-from dralab.simulation.errors import DecisionError
 from dralab.simulation.host_sets import all_machines, members, render
 from dralab.simulation.platforms.platform import Host, Platform, Way
 from dralab.simulation.workloads.batsim_profiles import profile_of

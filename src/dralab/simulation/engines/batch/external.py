@@ -7,9 +7,10 @@ from typing import Any
 
 import orjson
 
-from dralab.simulation.errors import InputError, InputProblems, content_of
+from dralab.scenarios.errors import InputError, InputProblems, content_of
+from dralab.scenarios.fields import is_number
 from dralab.simulation.host_sets import parse, render
-from dralab.simulation.json_input import is_number, nanoseconds
+from dralab.simulation.json_input import nanoseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

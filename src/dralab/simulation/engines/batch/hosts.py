@@ -8,8 +8,8 @@ from collections import Counter
 from typing import Final, Literal, NamedTuple
 
 from dralab.kernel.clock import SECOND
+from dralab.scenarios.errors import DecisionError
 from dralab.simulation.engines.batch.durations import ExpectedRun
-from dralab.simulation.errors import DecisionError
 from dralab.simulation.host_sets import members, render
 from dralab.simulation.lifecycle.outages import Outages
 from dralab.simulation.platforms.platform import Host, Platform, Power

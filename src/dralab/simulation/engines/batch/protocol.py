@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dralab.kernel.clock import SECOND
+from dralab.scenarios.errors import DecisionError
+from dralab.scenarios.fields import is_number
 from dralab.simulation.engines.batch.messages import (
     BatchEvents,
     CallMeLater,
@@ -25,9 +27,8 @@ from dralab.simulation.engines.batch.messages import (
     StartJob,
     SwitchPstate,
 )
-from dralab.simulation.errors import DecisionError
 from dralab.simulation.host_sets import parse, render
-from dralab.simulation.json_input import is_number, nanoseconds
+from dralab.simulation.json_input import nanoseconds
 from dralab.simulation.platforms.platform import Host
 from dralab.simulation.workloads.jobs import Job
 

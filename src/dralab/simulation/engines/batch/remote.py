@@ -11,6 +11,7 @@ from typing import Any, Final
 import orjson
 
 from dralab.kernel.extras import require
+from dralab.scenarios.errors import DecisionError
 from dralab.simulation.engines.batch import protocol
 from dralab.simulation.engines.batch.decision_process import DecisionProcess
 from dralab.simulation.engines.batch.messages import (
@@ -19,7 +20,6 @@ from dralab.simulation.engines.batch.messages import (
     SchedulerReply,
     SimulationBegins,
 )
-from dralab.simulation.errors import DecisionError
 
 DEFAULT: Final = "tcp://localhost:28000"
 ANSWER_TIMEOUT: Final = 60.0

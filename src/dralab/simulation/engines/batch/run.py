@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from dralab.scenarios.errors import InputError
 from dralab.simulation import checkpoints
 from dralab.simulation.engines import unsupported
 from dralab.simulation.engines.batch.batprotocol.ends import RemoteComponent
@@ -17,7 +18,6 @@ from dralab.simulation.engines.batch.remote import RemoteScheduler
 from dralab.simulation.engines.batch.runs import warnings
 from dralab.simulation.engines.batch.schedulers import SCHEDULERS
 from dralab.simulation.engines.scenario_run import Progress, Stop
-from dralab.simulation.errors import InputError
 from dralab.simulation.host_sets import members
 from dralab.simulation.lifecycle.model import RunConditions
 from dralab.simulation.results.result import Result, StateSample, Task

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from dralab.scenarios.errors import InputError, InputProblems
 from dralab.simulation.engines.batch import external
 from dralab.simulation.engines.batch.batprotocol.ends import RemoteComponent
 from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
 from dralab.simulation.engines.batch.messages import JobScheduler
 from dralab.simulation.engines.batch.remote import RemoteScheduler
 from dralab.simulation.engines.batch.schedulers import SCHEDULERS
-from dralab.simulation.errors import InputError, InputProblems
 from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.platforms.platform import Platform, plain
 from dralab.simulation.workloads import batsim as batsim_files

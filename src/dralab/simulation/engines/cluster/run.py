@@ -23,6 +23,8 @@ from dralab.objects.conditions import condition_of
 from dralab.objects.metadata import is_deleting, metadata_of, spec_of, status_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.runtime.resources import CLAIMS, PODS
+from dralab.scenarios import code
+from dralab.scenarios.errors import InputError
 from dralab.simulation import checkpoints
 from dralab.simulation.engines.cluster.containers import TaskContainers
 from dralab.simulation.engines.cluster.created_objects import CreatedObjects
@@ -38,11 +40,10 @@ from dralab.simulation.engines.cluster.tasks import (
     lanes_of,
 )
 from dralab.simulation.engines.scenario_run import Progress, Stop
-from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.lifecycle.quotas import Quotas
 from dralab.simulation.results.result import Result
-from dralab.simulation.scenario import custom, manifests
+from dralab.simulation.scenario import manifests
 from dralab.simulation.scenario.digest import digest
 from dralab.simulation.scenario.manifests import Arrival
 from dralab.simulation.scenario.scenario import Scenario
@@ -146,7 +147,7 @@ class ClusterRun:
     def _driver(self, name: str, node: str) -> Driver:
         if name in DRIVERS:
             return DRIVERS[name](node)
-        made = custom.load_class(name, self.scenario.file, "drivers")(node)
+        made = code.load_class(name, self.scenario.file, "drivers")(node)
         if not isinstance(made, Driver):
             raise InputError(self.scenario.file, f"{name} is not a Driver", where="fleet")
         return made

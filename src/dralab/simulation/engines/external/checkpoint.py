@@ -15,9 +15,9 @@ from dralab.api.status import ApiError
 from dralab.apiserver.storage import Key, Store
 from dralab.cluster import Cluster
 from dralab.runtime.client import Resource
+from dralab.scenarios.errors import InputError, content_of
 from dralab.simulation.engines.external.driver import DriverReport
 from dralab.simulation.engines.external.served_cluster import ServedCluster
-from dralab.simulation.errors import InputError, content_of
 from dralab.simulation.results.result import StateSample
 
 KIND: Final = "dralab external run 3"

@@ -11,8 +11,8 @@ from typing import Final
 from dralab.apiserver.http.messages import Answer, HttpRequest
 from dralab.apiserver.storage import Change, Store
 from dralab.kernel.clock import SECOND, WallClock
+from dralab.scenarios.errors import DecisionError
 from dralab.simulation.engines.external.served_cluster import ServedCluster
-from dralab.simulation.errors import DecisionError
 
 
 class DecisionWatch:

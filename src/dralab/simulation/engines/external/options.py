@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from dralab.controllers import registry
 from dralab.kernel.clock import SECOND, WallClock, from_rfc3339
+from dralab.scenarios.errors import InputError
 from dralab.simulation.engines.external.conductor import ConductorOptions
 from dralab.simulation.engines.external.pacing import PacingOptions
 from dralab.simulation.engines.external.schedulers import SchedulerCommand
-from dralab.simulation.errors import InputError
 from dralab.simulation.scenario.scenario import Scenario
 
 # The old names of fields of `external:`, accepted for one version.

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dralab.kernel.clock import SECOND
+from dralab.scenarios.errors import DecisionError
 from dralab.simulation.engines.external.driver import (
     DELETES_FOREVER,
     ROUNDS,
@@ -22,7 +23,6 @@ from dralab.simulation.engines.external.driver import (
     Stopped,
 )
 from dralab.simulation.engines.external.served_cluster import ServedCluster
-from dralab.simulation.errors import DecisionError
 
 # Where nothing can come of a step any more, this part of the quiet period is waited for all the
 # same: a component other than the scheduler may react to what has happened.

@@ -15,6 +15,7 @@ from dralab.kernel.randomness import Randomness
 from dralab.runtime.garbage import rare_collections
 from dralab.runtime.manager import Manager
 from dralab.runtime.simulated import SimulatedEngine
+from dralab.scenarios.errors import InputError
 from dralab.simulation.engines.external import checkpoint, options
 from dralab.simulation.engines.external.clocked_processes import ClockedLauncher
 from dralab.simulation.engines.external.conductor import Conductor
@@ -24,7 +25,6 @@ from dralab.simulation.engines.external.schedulers import Launcher, RealTimeLaun
 from dralab.simulation.engines.external.served_cluster import ServedCluster, ServedTask
 from dralab.simulation.engines.external.submission import PodOptions
 from dralab.simulation.engines.scenario_run import Progress, Stop
-from dralab.simulation.errors import InputError
 from dralab.simulation.results.result import Result, Task
 from dralab.simulation.scenario.digest import digest
 from dralab.simulation.scenario.scenario import Scenario

@@ -16,7 +16,7 @@ from dralab.cluster import Cluster
 from dralab.files.reading import read_end
 from dralab.kernel.clock import SECOND, WallClock
 from dralab.node.orphans import OrphanGuard
-from dralab.simulation.errors import DecisionError
+from dralab.scenarios.errors import DecisionError
 from dralab.virtualtime import ProgramStartError
 
 GRACE: Final = 10.0

@@ -15,8 +15,8 @@ from dralab.cluster import Cluster
 from dralab.objects.claims import pod_claims
 from dralab.objects.metadata import metadata_of, spec_of, status_of
 from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, NAMESPACES, PODS, PRIORITY_CLASSES
+from dralab.scenarios.errors import InputError
 from dralab.simulation.engines import objects
-from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario.manifests import QUEUE_LABEL, RUNS
 from dralab.values.json_types import JsonDict

@@ -17,6 +17,7 @@ from dralab.objects.claims import PodClaim
 from dralab.objects.metadata import NamespacedName, labels_of, metadata_of
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import NAMESPACES, PODS
+from dralab.scenarios.errors import InputError
 from dralab.scheduling.pods import PodInfo, changed, pod_info
 from dralab.scheduling.shares import Shares
 from dralab.simulation.engines.cluster.created_objects import CreatedObjects
@@ -24,7 +25,6 @@ from dralab.simulation.engines.cluster.submission import TaskObjects, gangs_of
 from dralab.simulation.engines.cluster.tasks import ClusterTask
 from dralab.simulation.engines.fast.inventory import GpusAre
 from dralab.simulation.engines.objects import GPU
-from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario.manifests import ARRIVES, RUNS
 from dralab.simulation.scenario.scenario import Scenario

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from dralab.scenarios.errors import InputError
 from dralab.scheduling.nodes import Mask, NodeTable, Numbers
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.scores import NodeChoice, ScoredNodes, ScorePlugin
 from dralab.scheduling.shares import WHOLE, Shares
 from dralab.simulation.engines.cluster.tasks import ClusterTask
-from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
 
 SCALE: Final = 1_000_000

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from dralab.simulation.errors import InputError
+from dralab.scenarios.errors import InputError
 from dralab.simulation.scenario.simulator_config import TickConfig
 from dralab.values.quantity import Format, Number, render
 

@@ -16,13 +16,13 @@ from typing import Any, Final
 from dralab.kernel.clock import SECOND
 from dralab.kernel.events import DECIDING, ENDING
 from dralab.objects.metadata import annotations_of, spec_of, status_of
+from dralab.scenarios.errors import InputError
 from dralab.scheduling.pods import PodInfo
 from dralab.simulation.engines.cluster.tasks import ClusterTask
 from dralab.simulation.engines.fast.engine import BEGIN, FastSimulation
 from dralab.simulation.engines.fast.run import FastRun
 from dralab.simulation.engines.fast.tick_metrics import Amounts, Metrics
 from dralab.simulation.engines.objects import GPU
-from dralab.simulation.errors import InputError
 from dralab.simulation.scenario.scenario import Scenario
 from dralab.simulation.scenario.schedulers import TICKS_PREEMPTION
 from dralab.simulation.workloads import phases

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from dralab.kernel.clock import SECOND
+from dralab.scenarios.errors import InputError
 from dralab.simulation import checkpoints
 from dralab.simulation.engines.scenario_run import Progress, Stop
-from dralab.simulation.errors import InputError
 from dralab.simulation.lifecycle.model import RunConditions
 from dralab.simulation.reproductions.fgd.experiment import (
     PlacementExperiment,

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from dralab.scenarios.errors import DecisionError
 from dralab.simulation.engines.batch import protocol
 from dralab.simulation.engines.batch.batprotocol import profiles
 from dralab.simulation.engines.batch.batprotocol.spelling import Message, event
-from dralab.simulation.errors import DecisionError
 
 UNITS: Final[Mapping[str, float]] = {"Second": 1.0, "Millisecond": 1e-3}
 REFUSED: Final[Mapping[str, str]] = {

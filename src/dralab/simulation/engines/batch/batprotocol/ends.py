@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dralab import __version__
+from dralab.scenarios.errors import DecisionError
 from dralab.simulation.engines.batch import protocol
 from dralab.simulation.engines.batch.batprotocol import decisions, events, spelling
 from dralab.simulation.engines.batch.decision_process import DecisionProcess
@@ -22,7 +23,6 @@ from dralab.simulation.engines.batch.messages import (
     SimulationBegins,
 )
 from dralab.simulation.engines.batch.remote import ANSWER_TIMEOUT, asking, replying
-from dralab.simulation.errors import DecisionError
 
 WORD: Final = struct.Struct("=I")
 VERSION: Final = "1.0.0"  # of batprotocol, as the component says it; Batsim writes it down

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 import orjson
 
+from dralab.scenarios.errors import DecisionError
 from dralab.simulation.engines.batch import protocol
 from dralab.simulation.engines.batch.batprotocol import profiles
 from dralab.simulation.engines.batch.batprotocol.spelling import Message, event
 from dralab.simulation.engines.batch.messages import SimulationBegins
-from dralab.simulation.errors import DecisionError
 from dralab.simulation.platforms.platform import Host
 
 NO_MORE_JOBS: Final = "AllStaticJobsHaveBeenSubmittedEvent"

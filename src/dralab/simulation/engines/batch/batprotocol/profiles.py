@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dralab.simulation.errors import DecisionError
+from dralab.scenarios.errors import DecisionError
 
 SPREAD: Final = "DefinedAmountsSpreadUniformly"
 TOTAL: Final = frozenset({"parallel_homogeneous_total", "parallel_homogeneous_pfs"})

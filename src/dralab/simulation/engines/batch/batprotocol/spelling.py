@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import orjson
 
+from dralab.scenarios.errors import DecisionError
 from dralab.simulation.engines.batch.batprotocol import flatbuffers
 from dralab.simulation.engines.batch.batprotocol.schema import (
     ENUMERATIONS,
@@ -13,7 +14,6 @@ from dralab.simulation.engines.batch.batprotocol.schema import (
     UNIONS,
     Field,
 )
-from dralab.simulation.errors import DecisionError
 
 Message = dict[str, Any]
 BINARY: Final = 1  # the flags with which a component says how it wants to be spoken to

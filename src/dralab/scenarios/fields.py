@@ -1,17 +1,21 @@
 """Reading a YAML mapping field by field, with errors that name the line and the field."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from dralab.api.yaml_documents import YamlError, documents
 from dralab.kernel.durations import duration
-from dralab.simulation.errors import InputError, content_of
-from dralab.simulation.json_input import is_number
+from dralab.scenarios.errors import InputError, content_of, inside
 from dralab.values.quantity import QuantityError, parse_any
 
 LARGEST_SCENARIO: Final = 256 << 20
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a number (true and false are not)."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,62 +82,53 @@ class Fields:
         self._known.add(key)
         return self.value.get(key)
 
-    def text(self, key: str, default: str | None = None) -> str:
+    def text(self, key: str) -> str:
         """Return a text (numbers are texts, too)."""
         value = self.raw(key)
-        if value is None and default is not None:
-            return default
         if not isinstance(value, (str, int, float)) or isinstance(value, bool):
             raise self.error(key, "must be a string" if self.has(key) else "must be given")
         return str(value)
 
-    def choice(self, key: str, known: Mapping[str, Any], default: str | None = None) -> str:
+    def choice(self, key: str, known: Collection[str]) -> str:
         """Return one of the known names."""
-        value = self.text(key, default)
+        value = self.text(key)
         if value not in known:
             raise self.error(key, f"{value!r} is not one of {', '.join(known)}")
         return value
 
-    def number(self, key: str, default: float | None = None, *, least: float = 0.0) -> float:
+    def number(self, key: str, *, least: float = 0.0) -> float:
         """Return a number that is at least `least`."""
         value = self.raw(key)
-        if value is None and default is not None:
-            return default
-        if value is None or not is_number(value) or not least <= value < 1e18:
+        if not is_number(value) or not least <= value < 1e18:
             raise self.error(key, f"must be a number, at least {least:g}, and is {value!r}")
         return float(value)
 
-    def whole(self, key: str, default: int | None = None, *, least: int = 0) -> int:
+    def whole(self, key: str, *, least: int = 0) -> int:
         """Return a whole number that is at least `least`."""
-        value = self.number(key, default, least=least)
+        value = self.number(key, least=least)
         if value != int(value):
             raise self.error(key, f"must be a whole number and is {value!r}")
         return int(value)
 
-    def flag(self, key: str, *, default: bool) -> bool:
+    def flag(self, key: str) -> bool:
         """Return true or false."""
         value = self.raw(key)
-        if value is None:
-            return default
         if not isinstance(value, bool):
             raise self.error(key, "must be true or false")
         return value
 
-    def duration(self, key: str, default: int | None = None) -> int:
+    def duration(self, key: str) -> int:
         """Return nanoseconds from `90`, `1.5h`, `1h30m`."""
-        value = self.raw(key)
-        if value is None and default is not None:
-            return default
         try:
-            return duration(value)
+            return duration(self.raw(key))
         except ValueError as error:
             raise self.error(key, str(error)) from None
 
-    def quantity(self, key: str, default: str | None = None, *, scale: int = 1) -> int:
+    def quantity(self, key: str, *, scale: int = 1) -> int:
         """Return a quantity times `scale`, rounded up: `cpu` in milli has scale 1000."""
         value = self.raw(key)
         try:
-            number = parse_any(default if value is None and default is not None else value)
+            number = parse_any(value)
         except QuantityError:
             raise self.error(key, f"{value!r} is not a quantity: write 4, 500m or 16Gi") from None
         if number < 0:
@@ -172,8 +167,6 @@ class Fields:
 
     def file(self, key: str) -> Path:
         """Return a file inside the folder of this one."""
-        from dralab.simulation.errors import inside
-
         try:
             return inside(self.folder, self.text(key), file=self.place.path, where="")
         except InputError as error:
@@ -186,16 +179,14 @@ class Fields:
             raise self.error(key, "must be a folder inside the folder of the file")
         return path
 
-    def one_of(self, readers: Mapping[str, Callable[["Fields"], Any]]) -> Any:
-        """Call the reader of the one field that is given."""
-        given = [key for key in readers if self.has(key)]
-        if len(given) != 1:
-            raise self.place.error(self.where, f"must have exactly one of {', '.join(readers)}")
-        return readers[given[0]](self)
-
     def done(self) -> None:
         """Refuse unknown fields."""
         for key in self.value:
             if key not in self._known:
                 known = ", ".join(sorted(self._known))
                 raise self.error(key, f"is unknown; known: {known}")
+
+
+def numbered(name: str, count: int) -> Iterator[str]:
+    """Yield the names of so many things: the name itself where it is one."""
+    yield from [name] if count == 1 else (f"{name}-{index}" for index in range(count))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dralab.simulation.errors import InputError, inside
+from dralab.scenarios.errors import InputError, inside
 
 
 def is_file(scheduler: str) -> bool:
