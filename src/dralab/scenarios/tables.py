@@ -38,7 +38,7 @@ Check = Callable[[Any], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FieldRule:
+class InputField:
     """How one field is read, and what its schema is.
 
     It has `default` where it is not given, unless it is `required`, or `always` read. It means
@@ -61,11 +61,11 @@ class FieldRule:
             return self.read(given, key)
         return self.default
 
-    def told(self, about: str) -> "FieldRule":
+    def told(self, about: str) -> "InputField":
         """Return the rule with a description, which editors show."""
         return replace(self, schema=json_schema.about(about, self.schema))
 
-    def checked(self, *checks: Check) -> "FieldRule":
+    def checked(self, *checks: Check) -> "InputField":
         """Return the rule with checks of the value: each returns the problem, or nothing."""
 
         def read(given: Fields, key: str) -> Any:
@@ -77,7 +77,7 @@ class FieldRule:
         return replace(self, read=read)
 
 
-class Row:
+class Given:
     """The values of one object's fields, as its table reads them."""
 
     def __init__(self, given: Fields, values: dict[str, Any], form: str = "") -> None:
@@ -108,7 +108,7 @@ class Table:
 
     def __init__(
         self,
-        fields: Mapping[str, FieldRule],
+        fields: Mapping[str, InputField],
         *,
         one_of: Sequence[str | tuple[str, ...]] = (),
         told: str = "must have exactly one of {}",
@@ -119,14 +119,14 @@ class Table:
         self._forms = [each if isinstance(each, str) else each[0] for each in one_of]
         self._told = told
 
-    def read(self, given: Fields) -> Row:
+    def read(self, given: Fields) -> Given:
         """Return the values of all fields. InputError: one is wrong, unknown or missing."""
         forms = [name for name in self._forms if given.has(name)]
         if self._forms and len(forms) != 1:
             raise given.place.error(given.where, self._told.format(", ".join(self._forms)))
         values = {key: rule.of(given, key) for key, rule in self.fields.items()}
         given.done()
-        return Row(given, values, forms[0] if forms else "")
+        return Given(given, values, forms[0] if forms else "")
 
     def schema(self) -> JsonSchema:
         """Return the JSON schema of the object."""
@@ -149,58 +149,60 @@ def field(
     read: Callable[[Fields, str], Any] = Fields.raw,
     about: str = "",
     **how: Any,
-) -> FieldRule:
+) -> InputField:
     """Return a field with a reader of its own."""
-    return FieldRule(schema=json_schema.about(about, schema) if about else schema, read=read, **how)
+    return InputField(
+        schema=json_schema.about(about, schema) if about else schema, read=read, **how
+    )
 
 
-def label(about: str = "", *, schema: JsonSchema = LABEL, **how: Any) -> FieldRule:
+def label(about: str = "", *, schema: JsonSchema = LABEL, **how: Any) -> InputField:
     """Return a text, or a number that stands for one."""
     return field(schema, Fields.text, about, **how)
 
 
-def choice(values: Collection[str], about: str = "", **how: Any) -> FieldRule:
+def choice(values: Collection[str], about: str = "", **how: Any) -> InputField:
     """Return one of some texts."""
     schema = json_schema.choice(values)
     return field(schema, lambda given, key: given.choice(key, values), about, **how)
 
 
-def number(about: str = "", least: float = 0, most: float | None = None, **how: Any) -> FieldRule:
+def number(about: str = "", least: float = 0, most: float | None = None, **how: Any) -> InputField:
     """Return a number; that it is too large is for a check to tell."""
     schema = json_schema.number(least, most)
     return field(schema, lambda given, key: given.number(key, least=least), about, **how)
 
 
-def whole(about: str = "", least: int = 0, most: int | None = None, **how: Any) -> FieldRule:
+def whole(about: str = "", least: int = 0, most: int | None = None, **how: Any) -> InputField:
     """Return a whole number; that it is too large is for a check to tell."""
     schema = json_schema.whole(least, most)
     return field(schema, lambda given, key: given.whole(key, least=least), about, **how)
 
 
-def flag(about: str = "", **how: Any) -> FieldRule:
+def flag(about: str = "", **how: Any) -> InputField:
     """Return true or false."""
     return field(FLAG, Fields.flag, about, **how)
 
 
-def duration(about: str = "", **how: Any) -> FieldRule:
+def duration(about: str = "", **how: Any) -> InputField:
     """Return a duration, in nanoseconds."""
     return field(HOW_LONG, Fields.duration, about, **how)
 
 
 def quantity(
     about: str = "", scale: int = 1, *, schema: JsonSchema = AMOUNT, **how: Any
-) -> FieldRule:
+) -> InputField:
     """Return an amount of a resource, times `scale`."""
     return field(schema, lambda given, key: given.quantity(key, scale=scale), about, **how)
 
 
-def labels(about: str = "", **how: Any) -> FieldRule:
+def labels(about: str = "", **how: Any) -> InputField:
     """Return texts by names, as a set of `name=text`."""
     schema = {"type": "object", "additionalProperties": LABEL}
     return field(schema, Fields.labels, about, **({"default": frozenset()} | how))
 
 
-def file(about: str = "", **how: Any) -> FieldRule:
+def file(about: str = "", **how: Any) -> InputField:
     """Return a file, in the folder of this one."""
     return field(json_schema.FILE, Fields.file, about, **how)
 
@@ -208,7 +210,7 @@ def file(about: str = "", **how: Any) -> FieldRule:
 def texts(
     about: str = "", *, item: JsonSchema = TEXT, least: int = 0, check: Check = lambda _: "",
     **how: Any,
-) -> FieldRule:  # fmt: skip
+) -> InputField:  # fmt: skip
     """Return a list of texts, each of which passes a check."""
     rule = field(
         json_schema.listing(item, least),
@@ -219,13 +221,13 @@ def texts(
     return rule.checked(lambda found: next(filter(None, map(check, found)), ""))
 
 
-def row(table: Table, about: str = "", **how: Any) -> FieldRule:
+def row(table: Table, about: str = "", **how: Any) -> InputField:
     """Return an object; where it is not given, one without fields."""
     read = lambda given, key: table.read(given.mapping(key))  # noqa: E731 - as the words above
     return field(table.schema(), read, about, **({"always": True} | how))
 
 
-def rows(table: Table, about: str = "", least: int = 0, **how: Any) -> FieldRule:
+def rows(table: Table, about: str = "", least: int = 0, **how: Any) -> InputField:
     """Return a list of objects."""
     return field(
         json_schema.listing(table.schema(), least),
@@ -235,10 +237,10 @@ def rows(table: Table, about: str = "", least: int = 0, **how: Any) -> FieldRule
     )
 
 
-def by_name(table: Table, about: str = "", **how: Any) -> FieldRule:
+def by_name(table: Table, about: str = "", **how: Any) -> InputField:
     """Return objects by the names that the user gives them, sorted."""
 
-    def read(given: Fields, key: str) -> dict[str, Row]:
+    def read(given: Fields, key: str) -> dict[str, Given]:
         found = given.mapping(key)
         return {name: table.read(found.mapping(name)) for name in sorted(found.value)}
 
@@ -246,7 +248,7 @@ def by_name(table: Table, about: str = "", **how: Any) -> FieldRule:
     return field(schema, read, about, **({"always": True} | how))
 
 
-def either(*rules: FieldRule, about: str = "", **how: Any) -> FieldRule:
+def either(*rules: InputField, about: str = "", **how: Any) -> InputField:
     """Return the value of the rule for a list or an object; the other one has all the rest."""
     kinds = {_kind(rule): rule for rule in reversed(rules)}
 
@@ -258,7 +260,7 @@ def either(*rules: FieldRule, about: str = "", **how: Any) -> FieldRule:
     return field(any_of(*(rule.schema for rule in rules)), read, about, **how)
 
 
-def _kind(rule: FieldRule) -> str:
+def _kind(rule: InputField) -> str:
     kind = rule.schema.get("type")
     return kind if kind in ("array", "object") else ""
 

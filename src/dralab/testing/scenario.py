@@ -22,8 +22,8 @@ from dralab.scenarios.fields import load as load_fields
 from dralab.scenarios.tables import (
     DURATION,
     QUANTITY,
-    FieldRule,
-    Row,
+    Given,
+    InputField,
     Table,
     choice,
     duration,
@@ -93,11 +93,11 @@ def _expression(text: str) -> str:
     return ""
 
 
-def _names(known: Collection[str], about: str = "", **how: Any) -> FieldRule:
+def _names(known: Collection[str], about: str = "", **how: Any) -> InputField:
     return texts(about, item=json_schema.choice(known), check=not_one_of(known), **how)
 
 
-def _faults(**how: Any) -> FieldRule:
+def _faults(**how: Any) -> InputField:
     return texts(item={"$ref": "#/$defs/fault"}, check=not_one_of(FAULTS), **how)
 
 
@@ -282,7 +282,7 @@ def load(path: Path) -> TrialScenario:
     )
 
 
-def _check_beside(given: Row, programs: Sequence[ProgramSpec]) -> None:
+def _check_beside(given: Given, programs: Sequence[ProgramSpec]) -> None:
     """Refuse to run parts of dralab beside upstream's that do the same. InputError."""
     for program in programs:
         names = {Path(word).name for word in program.command}
@@ -307,7 +307,7 @@ class _ScenarioReader:
             found.update(self.files[name])
         return found.hexdigest()[:16]
 
-    def program(self, given: Row) -> ProgramSpec:
+    def program(self, given: Given) -> ProgramSpec:
         """Return a program: ours by name, or a class of the user's."""
         name, file = given.form, None
         build: Build = nothing
@@ -353,7 +353,7 @@ class _ScenarioReader:
     def _keep(self, name: str) -> None:
         self.files[name] = content_of(self.path.parent / name)
 
-    def objects(self, given: Row, name: str) -> list[JsonDict]:
+    def objects(self, given: Given, name: str) -> list[JsonDict]:
         """Return the objects of a file beside the scenario."""
         path = inside(self.path.parent, name, file=self.path, where=given.given.where)
         self._keep(name)
@@ -371,7 +371,7 @@ class _ScenarioReader:
             objects.append(each.value)
         return objects
 
-    def step(self, given: Row) -> ScriptStep:
+    def step(self, given: Given) -> ScriptStep:
         """Return a step of the script: `after` is the time since the step before."""
         verb = given.form
         if verb == "wait":
@@ -391,7 +391,7 @@ class _ScenarioReader:
         )
 
     def invariants(
-        self, listed: Sequence[Row]
+        self, listed: Sequence[Given]
     ) -> tuple[list[ObjectInvariant], list[HistoryInvariant]]:
         """Return what the user wants to hold."""
         checks = [

@@ -16,7 +16,7 @@ from dralab.scenarios import code
 from dralab.scenarios.errors import InputError, InputProblems
 from dralab.scenarios.fields import numbered
 from dralab.scenarios.tables import (
-    Row,
+    Given,
     Table,
     file,
     label,
@@ -139,7 +139,7 @@ MASTER: Final = label(
 FLEET: Final = Table(FORMS | {"master": MASTER}, one_of=list(FORMS))
 
 
-def read(given: Row, problems: InputProblems) -> ScenarioFleet:
+def read(given: Given, problems: InputProblems) -> ScenarioFleet:
     """Return the fleet of a scenario; InputError names what is wrong."""
     match given.form:
         case "nodes":
@@ -165,7 +165,7 @@ def read(given: Row, problems: InputProblems) -> ScenarioFleet:
     return fleet
 
 
-def _nodes(groups: Sequence[Row]) -> ScenarioFleet:
+def _nodes(groups: Sequence[Given]) -> ScenarioFleet:
     nodes: list[GpuNode] = []
     for group in groups:
         if len(nodes) + group.count > MOST_NODES:
@@ -196,7 +196,7 @@ def openb_nodes(path: Path, problems: InputProblems) -> Iterator[GpuNode]:
         yield replace(node, memory=node.memory << 20)
 
 
-def _from_shape(shape: Row) -> ScenarioFleet:
+def _from_shape(shape: Given) -> ScenarioFleet:
     try:
         sample = shapes.sample(shape.name, nodes=shape.nodes, seed=shape.seed, gpus=shape.gpus)
     except ValueError as error:

@@ -13,8 +13,8 @@ from dralab.scenarios.fields import Fields
 from dralab.scenarios.tables import (
     HOW_LONG,
     Check,
-    FieldRule,
-    Row,
+    Given,
+    InputField,
     Table,
     choice,
     duration,
@@ -77,12 +77,12 @@ def _most(limit: int) -> Check:
     return lambda value: f"must be at most {limit}" if value > limit else ""
 
 
-def _length(**how: Any) -> FieldRule:
+def _length(**how: Any) -> InputField:
     return duration(required=True, **how).checked(_above_0)
 
 
 # By name: how long tasks take, and what draws that from the values, in seconds.
-DISTRIBUTIONS: Final[dict[str, tuple[dict[str, FieldRule], Callable[[Row], generate.Draw]]]] = {
+DISTRIBUTIONS: Final[dict[str, tuple[dict[str, InputField], Callable[[Given], generate.Draw]]]] = {
     "constant": ({"value": _length()}, lambda how: generate.constant(how.value / SECOND)),
     "uniform": (
         {"least": duration(default=0), "most": _length()},
@@ -105,7 +105,7 @@ DISTRIBUTIONS: Final[dict[str, tuple[dict[str, FieldRule], Callable[[Row], gener
 }
 
 
-def _drawn_length(**how: Any) -> FieldRule:
+def _drawn_length(**how: Any) -> InputField:
     tables = {
         name: Table(
             {"distribution": label(schema={"const": name}, required=name != "constant")} | own
@@ -170,7 +170,7 @@ GENERATE: Final = Table(
 )
 
 
-def pods(given: Row, seed: int) -> Iterator[Pod]:
+def pods(given: Given, seed: int) -> Iterator[Pod]:
     """Yield pods; those of one kind with a `gang` come together."""
     kinds = [(asked(entry), entry.gang) for entry in given.pods]
     name = given.name or "pod"
@@ -186,7 +186,7 @@ def pods(given: Row, seed: int) -> Iterator[Pod]:
             )
 
 
-def jobs(given: Row, seed: int, problems: InputProblems, hosts: int | None) -> Workload:
+def jobs(given: Given, seed: int, problems: InputProblems, hosts: int | None) -> Workload:
     """Return rigid jobs. Their walltime is the run time times `overestimate`, drawn for each."""
     sizes = [_size(entry.machines) for entry in given.jobs]
     least, most = given.overestimate.least, given.overestimate.most
@@ -216,7 +216,7 @@ def jobs(given: Row, seed: int, problems: InputProblems, hosts: int | None) -> W
     return of_delays(found, given)
 
 
-def of_delays(found: Sequence[Job], given: Row) -> Workload:
+def of_delays(found: Sequence[Job], given: Given) -> Workload:
     """Return a workload of jobs whose profiles are named by their length, such as `5ns`."""
     lengths = {job.profile: int(job.profile.removesuffix("ns")) for job in found}
     return Workload(
@@ -227,7 +227,7 @@ def of_delays(found: Sequence[Job], given: Row) -> Workload:
     )
 
 
-def asked(entry: Row) -> dict[str, Any]:
+def asked(entry: Given) -> dict[str, Any]:
     """Return what a pod asks for and says of itself, as fields of `Pod`."""
     milli = entry.gpu_milli if entry.gpus else 0
     labels = ",".join(sorted(entry.node_labels))
@@ -235,7 +235,7 @@ def asked(entry: Row) -> dict[str, Any]:
     return own | {"request": PodRequest(entry.cpu, milli, entry.gpus, entry.models, labels)}
 
 
-def _drawn(given: Row, seed: int, of: str) -> Iterator[_Drawn]:
+def _drawn(given: Given, seed: int, of: str) -> Iterator[_Drawn]:
     """Draw tasks of the kinds in the list `of`."""
     how, count, kinds = given.arrivals, given.count, given[of]
     if how.process in OVER_A_TIME and not how.over:
@@ -258,7 +258,7 @@ def _drawn(given: Row, seed: int, of: str) -> Iterator[_Drawn]:
         yield _Drawn(when, pick, length, f"user-{owners.randrange(given.users)}")
 
 
-def _size(how: int | Row) -> Callable[[random.Random], int]:
+def _size(how: int | Given) -> Callable[[random.Random], int]:
     """Return what draws a number of machines: a number, or `powers` of two, or `uniform`."""
     if isinstance(how, int):
         return lambda _: how

@@ -13,7 +13,7 @@ from dralab.scenarios.fields import Fields, FieldSource
 from dralab.scenarios.fields import load as load_fields
 from dralab.scenarios.tables import (
     LABEL,
-    Row,
+    Given,
     Table,
     by_name,
     choice,
@@ -271,7 +271,7 @@ def load(
     )
 
 
-def _tick(given: Row, machines: ScenarioFleet, scheduler: str) -> int:
+def _tick(given: Given, machines: ScenarioFleet, scheduler: str) -> int:
     tick: int | None = given.tick
     if tick is None:
         return machines.tick
@@ -282,7 +282,7 @@ def _tick(given: Row, machines: ScenarioFleet, scheduler: str) -> int:
     return tick
 
 
-def _measured(given: Row | None) -> tuple[int, int] | None:
+def _measured(given: Given | None) -> tuple[int, int] | None:
     """Return the interval that is measured, where warm-up and drain are cut off."""
     if given is None:
         return None
@@ -291,20 +291,20 @@ def _measured(given: Row | None) -> tuple[int, int] | None:
     return given["from"], given.to
 
 
-def _scheduler(given: Row) -> tuple[str, bool]:
+def _scheduler(given: Given) -> tuple[str, bool]:
     """Return the name of what decides, and whether the head of its queue blocks the rest."""
     if given.policy is not None:
         if given.given.has("scheduler"):
             raise given.error("policy", "is an alias of `scheduler`: give only one")
         return given.policy, False
     found = given.scheduler
-    return (found.name, found.strict_order) if isinstance(found, Row) else (found, False)
+    return (found.name, found.strict_order) if isinstance(found, Given) else (found, False)
 
 
-def _conditions(given: Row, machines: ScenarioFleet, seed: int) -> RunConditions:
+def _conditions(given: Given, machines: ScenarioFleet, seed: int) -> RunConditions:
     life, stop, faults = given.lifecycle, given.stop, given.faults
     at_random = None
-    if isinstance(faults, Row):
+    if isinstance(faults, Given):
         at_random, faults = RandomFaults(between=faults.every, repair=faults.repair), ()
         if stop.at is None:
             raise given.error("stop", "give `at`: with random faults a run may never end")
@@ -328,16 +328,16 @@ def _conditions(given: Row, machines: ScenarioFleet, seed: int) -> RunConditions
     )
 
 
-def _stages(given: Row | list[Row] | int | None, key: str) -> tuple[Stage, ...]:
+def _stages(given: Given | list[Given] | int | None, key: str) -> tuple[Stage, ...]:
     """Return the stages before a run, or after it: a duration, a delay with jitter, or a list."""
     if isinstance(given, list):
         return tuple(Stage(**each.values) for each in given)
-    if isinstance(given, Row):
+    if isinstance(given, Given):
         return (Stage(name=key, **given.values),)
     return (Stage(name=key, delay=given),) if given else ()
 
 
-def _fault(entry: Row, names: Collection[str]) -> Fault:
+def _fault(entry: Given, names: Collection[str]) -> Fault:
     if entry.node not in names and (entry.node or entry.happens is None):
         raise entry.error("node", f"there is no node {entry.node!r}")
     happens = None

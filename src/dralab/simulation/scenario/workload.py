@@ -9,7 +9,7 @@ from dralab.kernel.clock import SECOND
 from dralab.scenarios.errors import InputError, InputProblems
 from dralab.scenarios.fields import Fields, numbered
 from dralab.scenarios.tables import (
-    Row,
+    Given,
     Table,
     duration,
     field,
@@ -99,7 +99,7 @@ WORKLOAD: Final = Table(
 
 
 def read(
-    given: Row, seed: int, problems: InputProblems, *, hosts: int | None = None
+    given: Given, seed: int, problems: InputProblems, *, hosts: int | None = None
 ) -> ScenarioWorkload:
     """Return the workload of a scenario; InputError names what is wrong.
 
@@ -186,7 +186,7 @@ def as_pods(workload: Workload, path: str) -> tuple[Pod, ...]:
     return tuple(pods)
 
 
-def _listed(entries: Sequence[Row]) -> Iterator[Pod]:
+def _listed(entries: Sequence[Given]) -> Iterator[Pod]:
     seen: set[str] = set()
     for entry in entries:
         base = generated.asked(entry)
@@ -198,7 +198,7 @@ def _listed(entries: Sequence[Row]) -> Iterator[Pod]:
             yield Pod(name=full, arrives=arrives, duration=entry.duration, **base)
 
 
-def _jobs(given: Row, problems: InputProblems, hosts: int | None) -> Workload:
+def _jobs(given: Given, problems: InputProblems, hosts: int | None) -> Workload:
     """Rigid jobs written in the scenario itself."""
     jobs: dict[str, Job] = {}
     for entry in given.jobs:
