@@ -31,7 +31,7 @@ from dralab.apiserver.http.messages import (
     HttpResponse,
     TakesLong,
 )
-from dralab.apiserver.http.pages.pages.pages import Pages, ServerVersion
+from dralab.apiserver.http.pages.pages import Pages, ServerVersion
 from dralab.apiserver.http.proxying.aggregated import AggregatedApis
 from dralab.apiserver.http.request_timeouts import timeout_of
 from dralab.apiserver.http.resource_requests import ResourceRequests
