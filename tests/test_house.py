@@ -144,7 +144,7 @@ def test_no_sentence_of_a_refusal_is_read_back():
 
 
 PRINTERS_OF_REASONS = frozenset(
-    f"dralab.explanation.{name}" for name in ("answers", "offers", "text", "why", "words")
+    f"dralab.explanation.{name}" for name in ("answers", "sentences", "text", "why")
 )
 
 

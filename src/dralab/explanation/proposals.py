@@ -15,7 +15,7 @@ from dralab.explanation.edits import repaired
 from dralab.explanation.inquiry import Inquiry, total_of
 from dralab.explanation.names import similar, taint_text
 from dralab.explanation.questions import FleetQuestions
-from dralab.explanation.words import condition_text
+from dralab.explanation.sentences import condition_text
 from dralab.objects.device_taints import DeviceTaint
 from dralab.values.quantity import parse as parse_quantity
 

@@ -19,16 +19,18 @@ from dralab.explanation.causes import (
     TooFew,
     Unmatched,
 )
+from dralab.explanation.codes import Line
 from dralab.explanation.edits import KINDS, command_of, patch_of
 from dralab.explanation.names import shortened, shown_value
-from dralab.explanation.offers import group_lines, there
-from dralab.explanation.words import (
-    Line,
+from dralab.explanation.sentences import (
+    asked_of,
     asks,
     condition_text,
     constraint_text,
+    group_lines,
     headline,
     help_text,
+    there,
     wanted,
 )
 
@@ -287,7 +289,7 @@ def _cause(cause: Cause, spots: Spots) -> dict[str, Any]:
     if examples := getattr(cause, "examples", ()):
         facts["examples"] = list(examples)
     told: dict[str, Any] = {"code": cause.code, "headline": headline(cause)}
-    if asked := list(_asked(cause)):
+    if asked := asked_of(cause):
         told["asksFor"] = [_request(each) for each in asked]
     told["thereAre"] = [text.strip() for text, _ in there(cause)]
     if facts:
@@ -297,14 +299,6 @@ def _cause(cause: Cause, spots: Spots) -> dict[str, Any]:
     if isinstance(cause, NoAlternative):
         told["alternatives"] = [_cause(each, spots) for each in cause.causes]
     return told
-
-
-def _asked(cause: Cause) -> Iterator[Asked]:
-    found = getattr(cause, "asked", None)
-    if isinstance(found, Asked):
-        yield found
-    elif isinstance(found, tuple):
-        yield from found
 
 
 def _request(asked: Asked) -> dict[str, Any]:

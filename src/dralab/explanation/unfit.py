@@ -11,8 +11,8 @@ from dralab.explanation.broken_rules import BrokenRule, RuleTeller
 from dralab.explanation.causes import Help, MarkedField, NodesUnfit
 from dralab.explanation.edits import escaped
 from dralab.explanation.names import joined, listed, shortened
+from dralab.explanation.sentences import reason_text
 from dralab.explanation.trial import Trial
-from dralab.explanation.words import reason_text
 from dralab.objects.metadata import labels_of, spec_of
 from dralab.objects.pods import containers_of
 from dralab.objects.requests import amount_of, base_units, requested

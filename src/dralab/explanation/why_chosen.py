@@ -16,7 +16,7 @@ from dralab.allocation.problem import DeviceId, Node, Problem
 from dralab.allocation.search.alternatives import Alternative
 from dralab.explanation.findings import NodeFindings, findings, reason_against
 from dralab.explanation.names import counted, device_name, listed, shortened
-from dralab.explanation.offers import left_out
+from dralab.explanation.sentences import left_out
 from dralab.objects.claims import allocation_of, results_of
 from dralab.objects.metadata import key_of, spec_of
 from dralab.scheduling.backlog import Pending
