@@ -16,7 +16,7 @@ from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.explanation.codes import CODES
 from dralab.explanation.conditions import conditions_of, without
 from dralab.explanation.diagnose import diagnose
-from dralab.explanation.explain import explain
+from dralab.explanation.questions import explain
 from dralab.explanation.text import brief, page
 from problems import Case, TooBigError, by_cel, cases, matches, tried
 from relaxing import helped, relaxed

@@ -23,7 +23,7 @@ from dralab.cli.errors import UnusableInput
 from dralab.cli.generations import stdin
 from dralab.explanation.causes import MarkedField
 from dralab.explanation.edits import repaired
-from dralab.explanation.holders import templates_of
+from dralab.explanation.names import templates_of
 from dralab.explanation.text import ObjectFields, Spots
 from dralab.files.reading import read
 from dralab.files.sources import MAX_BYTES

@@ -23,9 +23,8 @@ from dralab.explanation.causes import (
 from dralab.explanation.conditions import holding
 from dralab.explanation.diagnose import diagnose
 from dralab.explanation.edits import pointer
-from dralab.explanation.holders import resource_field
-from dralab.explanation.names import counted, joined, listed, shortened, similar
-from dralab.explanation.proposals import with_text
+from dralab.explanation.helps import with_text
+from dralab.explanation.names import counted, joined, listed, resource_field, shortened, similar
 from dralab.explanation.unfit import Unfit
 from dralab.objects.claims import holds, pod_claims
 from dralab.objects.metadata import is_deleting, spec_of, status_of
@@ -83,7 +82,7 @@ def of_room(model: ClusterModel | None, refusal: Refusal) -> Diagnosis:
     helps = []
     if model is not None and (on := model.on(name)[:MOST_TRIED]):
         who = tuple(f"pod {each.pod.key}" for each in on)
-        helps.append(Help(kind="wait", now=True, who=who, number=len(who), note="any"))
+        helps.append(Help(kind="wait", who=who, number=len(who), note="any"))
     cause = NodesUnfit(
         code="DRA064",
         total=nodes,
@@ -130,7 +129,7 @@ def _lower(cause: GangTooLarge, member: PodInfo) -> tuple[Help, ...]:
     text = f"lower minCount of PodGroup {cause.group} to {cause.fitting}"
     owner = MarkedField(owner=("group", f"{member.key.namespace}/{cause.group}"), field=MIN_COUNT)
     edit = {"op": "replace", "path": pointer(MIN_COUNT), "value": cause.fitting}
-    return (Help(kind="node", now=True, to=text, mark=owner, edits=(edit,)),)
+    return (Help(kind="node", to=text, mark=owner, edits=(edit,)),)
 
 
 def _first_failing(
@@ -206,7 +205,7 @@ def of_preemption(asked: PodQuestion) -> Diagnosis | None:
         return None
     reason = Reason(NOMINATED, (name, joined([shortened(each) for each in leaving])))
     who = tuple(f"pod {each}" for each in leaving)
-    helps = (Help(kind="wait", now=True, who=who, number=len(who), note="all"),)
+    helps = (Help(kind="wait", who=who, number=len(who), note="all"),)
     cause = Refused(code=reason.code, text=str(reason))
     return Diagnosis(subject="", cause=cause, helps=helps, nodes=asked.table.count)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from dralab.explanation.conditions import fewest
 from dralab.explanation.edits import pointer
 from dralab.explanation.names import listed, shortened
 from dralab.objects import host_ports
@@ -300,13 +301,7 @@ class RuleTeller:
                 for each in gone:
                     self.table.add_pod(nodes[each.uid], each)
 
-        kept = list(others)
-        if not accepted_without(kept):
-            return ()
-        for each in others:
-            fewer = [other for other in kept if other is not each]
-            if fewer and accepted_without(fewer):
-                kept = fewer
+        kept = fewest(others, accepted_without) if accepted_without(others) else ()
         return tuple(str(NamespacedName(*each.key)) for each in kept)
 
 

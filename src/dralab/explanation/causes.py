@@ -14,7 +14,7 @@ from typing import Literal
 from dralab.allocation.problem import Constraint
 from dralab.cel.conjuncts import Comparison, Span
 from dralab.explanation.conditions import Condition
-from dralab.explanation.explain import NodeGroup
+from dralab.explanation.questions import NodeGroup
 from dralab.scheduling.reasons import Reason
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import Number
@@ -342,7 +342,7 @@ class Help:
         "spelling", "guard", "wait", "node", "value", "count", "constraint", "tolerate", "drop",
         "move", "preempt", "several", "add",
     ]  # fmt: skip
-    now: bool
+    now: bool = True
     mark: MarkedField | None = None
     to: str = ""
     who: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from dralab.allocation.pools import PoolView
 from dralab.allocation.problem import (
@@ -28,6 +28,7 @@ from dralab.allocation.problem import (
 )
 from dralab.objects.device_taints import DeviceTaint, DeviceToleration
 
+T = TypeVar("T")
 ConditionKind = Literal[
     "held", "taint", "capacity", "count", "constraint", "selector", "class-selector", "request"
 ]
@@ -303,22 +304,11 @@ def conflict(conditions: Sequence[Condition], feasible: IsFeasible) -> tuple[Con
     """
     if feasible(()) is not False:
         return None
-    everything = list(conditions)
-    kept = list(everything)
 
     def infeasible(candidate: Collection[Condition]) -> bool:
-        return feasible([item for item in everything if item not in candidate]) is False
+        return feasible([item for item in conditions if item not in candidate]) is False
 
-    kept = _halved(kept, infeasible)
-    changed = True
-    while changed:
-        changed = False
-        for item in list(kept):
-            smaller = [other for other in kept if other is not item]
-            if infeasible(smaller):
-                kept = smaller
-                changed = True
-    return tuple(kept)
+    return tuple(_irreducible(conditions, infeasible))
 
 
 def remedies(
@@ -363,26 +353,27 @@ def _waiting(
 
 def _shrunk(conditions: Sequence[Condition], feasible: IsFeasible) -> tuple[Condition, ...]:
     """Start from all conditions dropped, and take back what is not needed, the hardest first."""
-    dropped = list(conditions)
-    if feasible(dropped) is not True:
+    if feasible(conditions) is not True:
         return ()
-    dropped.reverse()
-    dropped = _halved(dropped, lambda candidate: feasible(candidate) is True)
-    changed = True
-    while changed:
-        changed = False
-        for item in list(dropped):
-            fewer = [other for other in dropped if other is not item]
-            if feasible(fewer) is True:
-                dropped = fewer
-                changed = True
+    dropped = _irreducible(conditions[::-1], lambda candidate: feasible(candidate) is True)
     return tuple(reversed(dropped))
 
 
-def _halved(
-    items: list[Condition], holds: Callable[[Collection[Condition]], bool]
+def fewest(items: Sequence[T], holds: Callable[[Sequence[T]], bool]) -> list[T]:
+    """Leave out each item without which a property still holds, the first ones first."""
+    kept = list(items)
+    for each in items:
+        fewer = [other for other in kept if other is not each]
+        if holds(fewer):
+            kept = fewer
+    return kept
+
+
+def _irreducible(
+    conditions: Sequence[Condition], holds: Callable[[Collection[Condition]], bool]
 ) -> list[Condition]:
-    """Leave out whole runs of items while the property holds: far fewer questions for many."""
+    """Leave out what is not needed; whole runs at first: far fewer questions for many."""
+    items = list(conditions)
     size = len(items) // 2
     while size > 1:
         at = 0
@@ -393,4 +384,6 @@ def _halved(
             else:
                 at += size
         size //= 2
+    while len(smaller := fewest(items, holds)) < len(items):
+        items = smaller
     return items

@@ -5,16 +5,19 @@ all, has any node enough of them, are they free, can all requests be met togethe
 question to the allocator about a smaller problem; counts are told beside the answer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from itertools import chain
+from typing import Final, NamedTuple
 
 from dralab.allocation.allocator import DEFAULT_BUDGET
 from dralab.allocation.facts import CounterShortage, PoolUnusable, Shortage
 from dralab.allocation.pools import SliceCatalog
-from dralab.allocation.problem import Capacity, Node, Problem
+from dralab.allocation.problem import Capacity, Claim, Constraint, Device, Node, Problem
 from dralab.allocation.search.alternatives import Alternative
+from dralab.allocation.search.node_devices import bits
 from dralab.explanation import misses
 from dralab.explanation.causes import (
     Asked,
@@ -24,16 +27,22 @@ from dralab.explanation.causes import (
     Lacking,
     NoAlternative,
     NothingThere,
+    Offered,
     Together,
     TooFew,
+    Unmatched,
 )
-from dralab.explanation.constrained import unmatched
-from dralab.explanation.explain import node_groups
+from dralab.explanation.findings import findings
 from dralab.explanation.helps import MOST_HELPS, helps_for
-from dralab.explanation.holders import HolderEnd
 from dralab.explanation.inquiry import Inquiry, total_of
-from dralab.explanation.names import amount, device_name, shown_value
-from dralab.explanation.questions import MOST_QUESTIONS, DeviceKind, FleetQuestions
+from dralab.explanation.names import HolderEnd, amount, device_name, shown_value
+from dralab.explanation.questions import (
+    MOST_QUESTIONS,
+    AlikeNodes,
+    DeviceKind,
+    FleetQuestions,
+    node_groups,
+)
 from dralab.values.quantity import Number
 
 WAITING: Final = frozenset({"DRA030", "DRA032", "DRA038", "DRA039", "DRA044"})
@@ -303,3 +312,145 @@ def diagnose(
         error=asking.error,
         settled=asking.allowance.left >= 0 and cause.code != "DRA060",
     )
+
+
+MOST_VALUES: Final = 6
+CODES: Final = {"match": "DRA034", "distinct": "DRA035", "total": "DRA043"}
+
+
+class _Nearest(NamedTuple):
+    """What a node has: devices that agree (or a total), devices at all, and their values."""
+
+    agree: Number
+    devices: int
+    node: str
+    values: Counter[str]
+
+
+def unmatched(inquiry: Inquiry) -> Unmatched | None:
+    """Return the constraint that by itself cannot be met; None where no single one is to blame.
+
+    Where each alternative of a request has a constraint of its own on the same thing, they count
+    as one, and that of the last alternative is told.
+    """
+    for position, claim in enumerate(inquiry.problem.claims):
+        for numbers in _sets_of(claim):
+            number = numbers[-1]
+            rule = claim.constraints[number]
+            rules = tuple(claim.constraints[each] for each in numbers)
+            only = with_constraints(inquiry.problem, position, rules)
+            if inquiry.asking.serves(only) is not False:
+                continue
+            bare = with_constraints(inquiry.problem, position, ())
+            if inquiry.asking.serves(bare) is not True:
+                # Without the constraint it would not fit either: not this one is to blame.
+                if inquiry.asking.serves(bare, empty=True) is not True:
+                    continue
+                if inquiry.asking.serves(only, empty=True) is not False:
+                    continue
+            return _cause(inquiry, position, number, rule, only)
+    return None
+
+
+def _sets_of(claim: Claim) -> Iterator[list[int]]:
+    """Yield the constraints to look at together.
+
+    Each alone, then those on the same thing that are each about alternatives of one request.
+    """
+    same: dict[tuple[str, str, str], list[int]] = {}
+    for number, rule in enumerate(claim.constraints):
+        if rule.kind:
+            yield [number]
+            about = [
+                request.name
+                for request in claim.requests
+                if any(rule.covers(each.name) for each in request.subrequests)
+                and not all(rule.covers(each.name) for each in request.subrequests)
+            ]
+            if len(about) == 1:
+                same.setdefault((rule.kind, rule.name, about[0]), []).append(number)
+    yield from (numbers for numbers in same.values() if len(numbers) > 1)
+
+
+def with_constraints(problem: Problem, position: int, rules: tuple[Constraint, ...]) -> Problem:
+    """Return a problem of one of its claims, with these constraints."""
+    return replace(problem, claims=(replace(problem.claims[position], constraints=rules),))
+
+
+def _cause(
+    inquiry: Inquiry, position: int, number: int, rule: Constraint, only: Problem
+) -> Unmatched:
+    held = inquiry.asking.serves(only, empty=True) is not False
+    claim = inquiry.problem.claims[position]
+    every = [
+        each
+        for each in inquiry.each_alternative()
+        if each.claim == position and rule.covers(each.name)
+    ]
+    # Of alternatives the one that asks for least comes nearest.
+    by_request: dict[int, list[Alternative]] = {}
+    for each in every:
+        by_request.setdefault(each.request, []).append(each)
+    covered = [
+        min(several, key=lambda each: (claim.limit if each.all else each.count, each.rank))
+        for several in by_request.values()
+    ]
+    wanted = sum(max(each.count, 1) for each in covered)
+    most_of = {each.request: 0 for each in every}
+    for each in every:
+        count = claim.limit if each.all else each.count
+        most_of[each.request] = max(most_of[each.request], count)
+    best = _Nearest(0, 0, "", Counter())
+    nodes = free = 0
+    holders: dict[str, None] = {}
+    for place in inquiry.asking.places if held else inquiry.asking.emptied:
+        devices = _had(only, place, rule)
+        if rule.kind == "total":
+            amounts = sorted(
+                item.value for each in devices if (item := each.capacity.get(rule.name))
+            )
+            total = sum(amounts[-sum(most_of.values()) :])
+            found = _Nearest(total, 0, place.names[0], Counter())
+        else:
+            values = Counter(
+                shown_value(value) for each in devices if (value := each.attributes.get(rule.name))
+            )
+            agree = max(values.values(), default=0) if rule.kind == "match" else len(values)
+            found = _Nearest(agree, values.total(), place.names[0], values)
+        best = max(best, found, key=lambda each: (each.agree, each.devices))
+        free += len(devices) * place.size
+        nodes += place.size if len(devices) >= wanted else 0
+        if held:
+            for _, names in chain.from_iterable(
+                place.held(inquiry.asking.likeness, inquiry.asking.uses)
+            ):
+                holders |= dict.fromkeys(names)
+    return Unmatched(
+        code="DRA033" if held else CODES[rule.kind],
+        asked=tuple(inquiry.asked(each) for each in covered),
+        constraint=rule,
+        number=number,
+        wanted=wanted,
+        most=int(best.agree),
+        best=shown_value(best.agree) if rule.kind == "total" else "",
+        where=best.node,
+        values=tuple(
+            Offered(value=value, devices=count, free=count)
+            for value, count in best.values.most_common(MOST_VALUES)
+        ),
+        total=total_of(inquiry.suits(covered[0])),
+        nodes=nodes,
+        free=free,
+        holders=tuple(holders),
+        mark=misses.compared(str(claim), rule, number) if rule.kind != "total" else None,
+    )
+
+
+def _had(only: Problem, place: AlikeNodes, rule: Constraint) -> list[Device]:
+    """Return the devices of a node that could be had for the requests of a constraint."""
+    found = findings(replace(only, in_use=place.in_use), place.view)
+    mask = 0
+    for alternative, eligible in found.eligible:
+        if rule.covers(alternative.name):
+            mask |= eligible
+    return [found.node_devices.offers[number].device for number in bits(mask)]

@@ -13,7 +13,6 @@ from typing import Any, Final
 import orjson
 
 from dralab.allocation.problem import (
-    Claim,
     Device,
     DeviceSelector,
     DeviceSelectorError,
@@ -26,7 +25,6 @@ from dralab.cel.conjuncts import Comparison
 from dralab.explanation.causes import Help, MarkedField
 from dralab.explanation.conditions import with_each
 from dralab.explanation.misses import like
-from dralab.objects.device_taints import DeviceTaint, DeviceToleration
 from dralab.values.quantity import QuantityError
 from dralab.values.quantity import parse as parse_quantity
 
@@ -64,26 +62,13 @@ def with_request(
     )
 
 
-def with_claim(problem: Problem, position: int, change: Callable[[Claim], Claim]) -> Problem:
-    """Return a problem with the claim at a position changed."""
-    claims = list(problem.claims)
-    claims[position] = change(claims[position])
-    return replace(problem, claims=tuple(claims))
-
-
-def tolerating(problem: Problem, alternative: Alternative, taint: DeviceTaint) -> Problem:
-    """Return a problem in which an alternative tolerates a taint."""
-    more = DeviceToleration(taint.key, "Equal", taint.value, taint.effect)
-    return with_request(
-        problem, alternative, lambda each: replace(each, tolerations=(*each.tolerations, more))
-    )
-
-
 def with_attribute(problem: Problem, position: int, number: int, name: str) -> Problem:
-    """Return a problem in which one constraint of a claim compares another attribute; "": none."""
-    rules = list(problem.claims[position].constraints)
-    rules[number : number + 1] = [replace(rules[number], name=name)] if name else []
-    return with_claim(problem, position, lambda claim: replace(claim, constraints=tuple(rules)))
+    """Return a problem in which one constraint of a claim compares another attribute."""
+    claims = list(problem.claims)
+    rules = list(claims[position].constraints)
+    rules[number] = replace(rules[number], name=name)
+    claims[position] = replace(claims[position], constraints=tuple(rules))
+    return replace(problem, claims=tuple(claims))
 
 
 def without(expression: str, part: str) -> str:
@@ -236,7 +221,7 @@ def patch_of(found: Help) -> list[dict[str, Any]]:
 
     >>> from dralab.explanation.causes import MarkedField
     >>> mark = MarkedField(owner=("claim", "ml/c"), field="spec.devices.requests[0].exactly.count")
-    >>> patch_of(Help(kind="count", now=True, number=2, mark=mark))
+    >>> patch_of(Help(kind="count", number=2, mark=mark))
     [{'op': 'replace', 'path': '/spec/devices/requests/0/exactly/count', 'value': 2}]
     """
     mark = found.mark

@@ -21,12 +21,16 @@ from dralab.allocation.search.alternatives import (
 )
 from dralab.explanation import misses
 from dralab.explanation.causes import Asked, MarkedField, Owner, Refused
-from dralab.explanation.explain import held_anywhere, largest_count
 from dralab.explanation.findings import against_each, findings
-from dralab.explanation.holders import HolderEnd
 from dralab.explanation.misses import selects
-from dralab.explanation.names import taint_text
-from dralab.explanation.questions import AlikeNodes, DeviceKind, FleetQuestions
+from dralab.explanation.names import HolderEnd, taint_text
+from dralab.explanation.questions import (
+    AlikeNodes,
+    DeviceKind,
+    FleetQuestions,
+    held_anywhere,
+    largest_count,
+)
 from dralab.values.quantity import Number
 
 
@@ -175,6 +179,27 @@ class Inquiry:
         """
         claim, count = self.claim_of(alternative), alternative.count
         return largest_count(self.asking, small, claim, alternative.name, count, empty=empty)
+
+
+def wider_attributes(
+    inquiry: Inquiry, alternative: Alternative, name: str, where: str
+) -> list[str]:
+    """Return attributes that divide the devices of a node into fewer, larger parts than one does.
+
+    The one with most parts first: it is nearest to what was asked.
+    """
+    found = {kind.number for kind in inquiry.suits(alternative)}
+    devices = [
+        offer.device
+        for offer in inquiry.asking.fleet.view(where).offers()
+        if inquiry.asking.likeness.number(offer.device) in found
+    ]
+    names = {each for device in devices for each in device.attributes}
+    parts = {
+        each: len({device.attributes.get(each) for device in devices}) for each in sorted(names)
+    }
+    wider = [each for each in parts if 1 < parts[each] < parts.get(name, 0)]
+    return sorted(wider, key=lambda each: -parts[each])
 
 
 BLOCKS: Final = frozenset({"in-use", "taint", "counters", "capacity", "groups"})

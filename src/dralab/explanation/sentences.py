@@ -12,7 +12,6 @@ from dralab.allocation.problem import Constraint
 from dralab.explanation import causes
 from dralab.explanation.codes import CODES, Line, first_of, written
 from dralab.explanation.conditions import Condition
-from dralab.explanation.explain import NodeGroup
 from dralab.explanation.names import (
     SIGNS,
     counted,
@@ -26,6 +25,7 @@ from dralab.explanation.names import (
     shown_value,
     taint_text,
 )
+from dralab.explanation.questions import NodeGroup
 from dralab.scheduling import reasons
 from dralab.scheduling.reasons import Reason, unavailable
 
@@ -92,8 +92,8 @@ FACTS: Final = {
     "RequestFacts": "request {request} of {claim} wants {wanted:device}: {eligible} of {devices} "
     "could serve it",
     "Shortage": "requests {names} together want {wanted:device}, and {eligible} could serve them",
-    "CounterShortage": "counter {counter_set}/{counter} of pool {driver}/{pool} has {left:amount} of "
-    "the {least:amount} needed at least",
+    "CounterShortage": "counter {counter_set}/{counter} of pool {driver}/{pool} has {left:amount} "
+    "of the {least:amount} needed at least",
     "ConstraintOffers": "{wanted:device} {rule} {name}: there are {values}",
     "TooManyDevices": "claim {claim} wants more than {limit} devices",
 }
@@ -142,6 +142,8 @@ def there(cause: causes.Cause) -> Iterator[Line]:
             yield from ((fact, "") for fact in cause.facts)
             # The sentence that kube-scheduler writes into events.
             yield unavailable(cause.total, cause.reasons), ""
+        case _:
+            return
 
 
 def asked_of(cause: causes.Cause) -> tuple[causes.Asked, ...]:
@@ -208,6 +210,8 @@ def _fields(cause: causes.Cause) -> dict[str, Any]:
             found["shared"] = cause.counter
             found["counter"] = cause.counter if asked and asked[0].count else ""
             found["suit"] = "suits" if cause.devices == 1 else "suit"
+        case causes.Together() | causes.NoAlternative():
+            pass
     return found
 
 

@@ -193,7 +193,7 @@ def _against(
     match reason.rule:
         case rule if rule is CORDONED or (rule is TAINTED and reason.subject == CORDON):
             yield Help(
-                kind="node", now=True, to=f"uncordon {name}", who=(name,), taints=(CORDON,),
+                kind="node", to=f"uncordon {name}", who=(name,), taints=(CORDON,),
                 command=f"kubectl uncordon {name}",
             )  # fmt: skip
         case rule if rule is TAINTED:
@@ -202,7 +202,7 @@ def _against(
             yield from _label_help(model, asked, name)
         case rule if rule in {INSUFFICIENT, TOO_MANY_PODS}:
             if who := tuple(f"pod {each.pod.key}" for each in model.on(name)[:MOST_TRIED]):
-                yield Help(kind="wait", now=True, who=who, number=len(who), note="any")
+                yield Help(kind="wait", who=who, number=len(who), note="any")
             yield from _request_help(asked, name)
         case rule if rule is OTHER_NODE:
             edits = ({"op": "remove", "path": "/spec/nodeName"},)
@@ -226,7 +226,7 @@ def _taint_help(model: ClusterModel, asked: PodQuestion, name: str) -> Iterator[
         found.append(f"{key}={value}" if value else key)
     several = "them" if len(found) > 1 else "the taint"
     yield Help(
-        kind="node", now=True, who=(name,), taints=tuple(keys),
+        kind="node", who=(name,), taints=tuple(keys),
         to=f"add a toleration for {joined(found)} to the pod, or remove {several}",
         command=f"kubectl taint nodes {name} {' '.join(f'{key}-' for key in sorted(keys))}",
     )  # fmt: skip
@@ -294,7 +294,7 @@ def _edited(
 ) -> Help:
     """Return a help that edits the pod to go to a node."""
     mark = MarkedField(owner=("pod", str(asked.pod.key)), field="spec")
-    return Help(kind=kind, now=True, who=(name,), to=to, mark=mark, edits=edits)
+    return Help(kind=kind, who=(name,), to=to, mark=mark, edits=edits)
 
 
 def _rule_helps(asked: PodQuestion, names: Sequence[str]) -> Iterator[Help]:
@@ -302,8 +302,8 @@ def _rule_helps(asked: PodQuestion, names: Sequence[str]) -> Iterator[Help]:
     told = [each for name in names if (each := told_rule(asked, name)) is not None]
     ending = [tuple(f"pod {name}" for name in each.blockers) for each in told if each.blockers]
     if alone := tuple(dict.fromkeys(who[0] for who in ending if len(who) == 1)):
-        yield Help(kind="wait", now=True, who=alone, number=len(alone), note="any")
+        yield Help(kind="wait", who=alone, number=len(alone), note="any")
     for who in sorted((who for who in ending if len(who) > 1), key=len):
-        yield Help(kind="wait", now=True, who=who, number=len(who), note="all")
+        yield Help(kind="wait", who=who, number=len(who), note="all")
     for remedy in told[0].remedies if told else ():
         yield _edited(asked, names[0], remedy.text, remedy.edits)

@@ -25,13 +25,18 @@ from dralab.explanation.beside_devices import (
 from dralab.explanation.causes import Diagnosis, Help, NothingThere, Refused
 from dralab.explanation.diagnose import diagnose
 from dralab.explanation.helps import MOST_HELPS, ordered
-from dralab.explanation.holders import HolderEnd, ends_of, extended_of, holders_of, templates_of
-from dralab.explanation.names import shortened
+from dralab.explanation.names import (
+    HolderEnd,
+    ends_of,
+    extended_of,
+    holders_of,
+    shortened,
+    templates_of,
+)
 from dralab.explanation.questions import MOST_QUESTIONS, FleetQuestions
 from dralab.explanation.text import EVENT_BYTES, Names, ObjectFields, Spots, brief, page, structured
-from dralab.explanation.trial import Trial
+from dralab.explanation.trial import Trial, eviction_of, moves_for, preemption_for
 from dralab.explanation.unfit import OF_NODES, Unfit, against_all, nearest, node_helps, nodes_unfit
-from dralab.explanation.waiting import eviction_of, moves_for, preemption_for
 from dralab.objects.claims import consumers_of
 from dralab.objects.metadata import uid_of
 from dralab.scheduling.backlog import Pending

@@ -14,7 +14,7 @@ import orjson
 from dralab import __version__
 from dralab.api.status import ApiError
 from dralab.explanation.answers import NoResult, already_allocated, answers
-from dralab.explanation.holders import templates_of
+from dralab.explanation.names import templates_of
 from dralab.explanation.text import ObjectFields
 from dralab.kernel.clock import SECOND, Clock, rfc3339
 from dralab.objects.metadata import metadata_of

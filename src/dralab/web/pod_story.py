@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dralab.allocation.problem import DeviceId
+from dralab.explanation.answers import ChosenDevice, asked_again, why_held
 from dralab.explanation.inquiry import funnels, usable_devices
-from dralab.explanation.why_chosen import ChosenDevice, asked_again, why_held
 from dralab.objects.claims import allocation_of, claims_by_entry, consumers_of, results_of
 from dralab.objects.metadata import metadata_of, owners_of, spec_of, status_of
 from dralab.scheduling.backlog import Pending, key

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dralab.capacity.changes import AddNodes, MovePod, SupposedChange, Uncordon, Without
 from dralab.explanation.edits import KINDS
-from dralab.explanation.holders import templates_of
+from dralab.explanation.names import templates_of
 from dralab.objects.claims import consumers_of
 from dralab.objects.metadata import NamespacedName
 from dralab.scheduling.backlog import DEFAULT_NAMESPACE, key
