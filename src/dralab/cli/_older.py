@@ -18,6 +18,7 @@ from dralab.cli._own_generation import found, named, own
 from dralab.cli._terminal import echo
 from dralab.objects.metadata import spec_of
 from dralab.prototypes.findings import copied
+from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import GenerationCluster, PlacedPod, PlacementResult
 from dralab.prototypes.v1 import V1Cluster
 from dralab.scheduling.reasons import unavailable
@@ -26,8 +27,8 @@ from dralab.values.json_types import JsonDict
 if TYPE_CHECKING:
     from dralab.explanation.causes import Diagnosis
 
-# What no file of today's API holds: a quick look, before anything is parsed.
-MARKS: Final = (b"devmgmtproto.k8s.io/", b"resource.k8s.io/v1alpha2", b"deviceClaims")
+# A quick look, before anything is parsed.
+MARKS: Final = frozenset(mark for each in GENERATIONS.values() for mark in each.marks)
 FIRST: Final = "policy: first (of the nodes that fit, the first by name)"
 COLUMNS: Final = ("NAMESPACE", "POD", "CLAIM", "NODE", "REQUEST", "DEVICE", "POOL", "DRIVER")
 

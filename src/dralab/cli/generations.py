@@ -18,11 +18,12 @@ from dralab.cli.errors import UnusableInput
 from dralab.files.sources import MAX_BYTES, SourceError, files_of
 from dralab.objects.metadata import metadata_of
 from dralab.prototypes.findings import Finding, NormalizedDocument, invalid
+from dralab.prototypes.generations import GENERATIONS
 from dralab.values.json_types import JsonDict
 
-API_NAMES = ("k8srm", "evolution", "v1")
-# Classic DRA is scheduled with its driver: commands that only look can read it.
-READABLE = ("k8srm", "evolution", "classic", "v1")
+READABLE = tuple(GENERATIONS)
+# Where only the driver knows the devices, commands look but place no pod.
+API_NAMES = tuple(each.name for each in GENERATIONS.values() if not each.by_driver)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,10 +131,11 @@ def chosen(items: Iterable[Any], api: str | None, *, readable: Sequence[str] = A
     found, mine = found_in(items), own()
     if mine is not None and (not found or mine.name in found):
         return mine.name
-    if "classic" in found and "classic" not in readable:
+    if unreadable := sorted(found & {*READABLE} - {*readable}):
+        name = unreadable[0]
         raise click.UsageError(
-            "the input is classic DRA, whose devices only the driver knows: convert it with "
-            "dralab convert --to v1, or serve it with dralab up --profile v1,classic"
+            f"the input is {name} DRA, whose devices only the driver knows: convert it with "
+            f"dralab convert --to v1, or serve it with dralab up --profile v1,{name}"
         )
     if len(found) == 1:
         return found.pop()

@@ -19,7 +19,6 @@ from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.names import subdomain_problems
 
 DEFAULT: Final = ("v1",)
-NAMES: Final = ("v1", "k8srm", "evolution", "classic")
 STATUS_VERBS: Final = ("get", "patch", "update")
 TODAY: Final = "resource.k8s.io"
 # Of kinds that Kubernetes had built in: its components patch them as such.
@@ -191,6 +190,9 @@ INSTALLERS: Final[Mapping[str, Callable[[Resources], None]]] = {
     "evolution": _evolution,
     "classic": _classic,
 }
+
+
+NAMES: Final = (*DEFAULT, *INSTALLERS)
 
 
 class PrototypeStrategy(CustomStrategy):

@@ -104,8 +104,15 @@ class GenerationCluster(Protocol):
 class Generation(Protocol):
     """One generation of the device API."""
 
-    name: str
-    api_version: str
+    @property
+    def name(self) -> str:
+        """The name of the generation, as `--api` has it."""
+        ...
+
+    @property
+    def api_version(self) -> str:
+        """The group and version of its own kinds."""
+        ...
 
     def read(self, item: Mapping[str, Any]) -> NormalizedDocument:
         """Return a document as this generation reads it."""

@@ -20,43 +20,29 @@ from dralab.prototypes.placement import (
     PlacementResult,
     UnplacedPod,
 )
-from dralab.prototypes.shape import checked, standard
+from dralab.prototypes.shape import standard
 from dralab.scheduling.backlog import key
 from dralab.scheduling.snapshot import Placed, Snapshot
 from dralab.scheduling.state import Refusal
 from dralab.values.json_types import JsonDict
 
 API_VERSION: Final = "resource.k8s.io/v1"
+VERSIONS: Final = (API_VERSION, "resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2")
+KINDS: Final = (
+    {"kind": "DeviceClass", "plural": "deviceclasses", "namespaced": False},
+    {"kind": "ResourceSlice", "plural": "resourceslices", "namespaced": False},
+    {"kind": "DeviceTaintRule", "plural": "devicetaintrules", "namespaced": False},
+    {"kind": "ResourceClaim", "plural": "resourceclaims", "namespaced": True},
+    {"kind": "ResourceClaimTemplate", "plural": "resourceclaimtemplates", "namespaced": True},
+)
 ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
 # Reading fills in `timeAdded` of taints; the moment makes no difference to a placement.
 NOW: Final = "1970-01-01T00:00:00Z"
 CHECK: Final = ResourceCheck(now=NOW, expressions=compiled)
 
 
-class V1:
-    """resource.k8s.io/v1."""
-
-    name = "v1"
-    api_version = API_VERSION
-
-    def read(self, item: Mapping[str, Any]) -> NormalizedDocument:
-        """Return a document in the hub's form, or everything that is wrong with it."""
-        return checked(item, _read)
-
-    def read_all(self, items: Sequence[Mapping[str, Any]]) -> list[NormalizedDocument]:
-        """Return documents in the hub's form, each by itself."""
-        return [self.read(item) for item in items]
-
-    def cluster(
-        self,
-        objects: Sequence[JsonDict],
-        refused: Sequence[NormalizedDocument] = (),  # noqa: ARG002 - as if they were not there
-    ) -> "V1Cluster":
-        """Return the cluster that objects describe."""
-        return V1Cluster(objects)
-
-
-def _read(item: Mapping[str, Any]) -> NormalizedDocument:
+def read(item: Mapping[str, Any]) -> NormalizedDocument:
+    """Return a document in the hub's form, or everything that is wrong with it."""
     document = dict(item)
     found = CHECK(document)
     if found is None:
@@ -68,7 +54,11 @@ def _read(item: Mapping[str, Any]) -> NormalizedDocument:
 class V1Cluster:
     """What v1 objects describe. Pods go where the scheduler would bind them."""
 
-    def __init__(self, objects: Iterable[JsonDict]) -> None:
+    def __init__(
+        self,
+        objects: Iterable[JsonDict],
+        refused: Sequence[NormalizedDocument] = (),  # noqa: ARG002 - as if they were not there
+    ) -> None:
         self.snapshot = Snapshot(objects)
         self._placed: dict[tuple[str, str], Placed] = {}
 

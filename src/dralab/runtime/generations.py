@@ -3,52 +3,18 @@
 Objects are returned as they are stored; a `Generation` reads them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from dralab.api.status import ApiError
-from dralab.objects.claims import classic_pod_claims, has_device_claims
 from dralab.objects.metadata import spec_of
-from dralab.prototypes import v1
-from dralab.prototypes.classic import reading as classic
-from dralab.prototypes.evolution import kinds as evolution
 from dralab.prototypes.findings import identity
-from dralab.prototypes.k8srm import kinds as k8srm
+from dralab.prototypes.generations import GENERATIONS, KnownGeneration
 from dralab.prototypes.placement import Generation
 from dralab.runtime.client import Resource
 from dralab.runtime.reading import Lister, listed, read_cluster
-from dralab.runtime.resources import (
-    CLASSIC_CLASSES,
-    DEVICE_POOLS,
-    EVOLUTION_PODS,
-    EVOLUTION_POOLS,
-    NODES,
-    PODS,
-    SLICES,
-)
+from dralab.runtime.resources import NODES, PODS
 from dralab.values.json_types import JsonDict
-
-TODAY: Final = (
-    {"kind": "DeviceClass", "plural": "deviceclasses", "namespaced": False},
-    {"kind": "ResourceSlice", "plural": "resourceslices", "namespaced": False},
-    {"kind": "DeviceTaintRule", "plural": "devicetaintrules", "namespaced": False},
-    {"kind": "ResourceClaim", "plural": "resourceclaims", "namespaced": True},
-    {"kind": "ResourceClaimTemplate", "plural": "resourceclaimtemplates", "namespaced": True},
-)
-# By group and version, in the order in which they are read.
-KINDS: Final[Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]] = {
-    "evolution": {evolution.API_VERSION: evolution.KINDS},
-    "k8srm": {k8srm.API_VERSION: k8srm.KINDS},
-    "classic": classic.KINDS,
-    "v1": {v1.API_VERSION: TODAY},
-}
-# What a server lists that serves a generation.
-SIGNS: Final = {
-    "evolution": EVOLUTION_POOLS,
-    "k8srm": DEVICE_POOLS,
-    "classic": CLASSIC_CLASSES,
-    "v1": SLICES,
-}
 
 
 class Reader(Lister, Protocol):
@@ -60,20 +26,29 @@ class Reader(Lister, Protocol):
 
 
 def served(client: Lister) -> list[str]:
-    """Return the generations that a server serves and lets this user list, as in `KINDS`."""
-    return [name for name, resource in SIGNS.items() if _may_list(client, resource)]
+    """Return the generations that a server serves and lets this user list.
+
+    Those that are always served say least about it, and come last.
+    """
+    ordered = sorted(GENERATIONS.values(), key=lambda each: each.is_always_served)
+    return [
+        each.name
+        for each in ordered
+        for resource in resources_of(each).values()
+        if resource.plural == each.sign and _may_list(client, resource)
+    ]
 
 
 def older_with_pods(client: Lister, among: Sequence[str]) -> list[str]:
     """Return those of the older generations that have pods without a node on a server."""
-    return [name for name in among if name != "v1" and _waits(client, name)]
+    return [name for name in among if _waits(client, GENERATIONS[name])]
 
 
 def resources_of(generation: Generation) -> dict[str, Resource]:
     """Return the collections of a generation by kind."""
     return {
         kind["kind"]: Resource(group, version, kind["plural"], kind["namespaced"])
-        for api_version, kinds in KINDS[generation.name].items()
+        for api_version, kinds in GENERATIONS[generation.name].kinds.items()
         for group, _, version in [api_version.partition("/")]
         for kind in kinds
     }
@@ -111,14 +86,12 @@ def _may_list(client: Lister, resource: Resource) -> bool:
     return True
 
 
-def _waits(client: Lister, name: str) -> bool:
-    own_kind = name == "evolution"
-    asks = classic_pod_claims if name == "classic" else has_device_claims
+def _waits(client: Lister, generation: KnownGeneration) -> bool:
     try:
-        pods = client.list(EVOLUTION_PODS if own_kind else PODS).items
+        pods = client.list(resources_of(generation).get("Pod", PODS)).items
     except ApiError:
         return False
-    return any(not spec_of(pod).get("nodeName") and (own_kind or asks(pod)) for pod in pods)
+    return any(not spec_of(pod).get("nodeName") and generation.asks(pod) for pod in pods)
 
 
 def _configs(
