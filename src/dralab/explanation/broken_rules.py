@@ -15,9 +15,9 @@ from dralab.objects import host_ports
 from dralab.objects.metadata import NamespacedName, spec_of
 from dralab.scheduling.demands import PodDemand
 from dralab.scheduling.filters import FILTERS, Judgement, judgements
+from dralab.scheduling.pod_question import PodQuestion
 from dralab.scheduling.pods import SOFT, AffinityTerm, PodInfo, SpreadRule
 from dralab.scheduling.reasons import NO_VOLUME, NOT_NEAR, TOO_NEAR, VOLUME_IN_USE, Reason
-from dralab.scheduling.state import ClusterState
 from dralab.scheduling.volumes import VolumeDemand
 from dralab.values import labels
 from dralab.values.json_types import JsonObject
@@ -45,138 +45,146 @@ class Remedy:
 class BrokenRule:
     """A rule that keeps a pod from a node, and what would lift it.
 
-    `clause` is a sentence about the node, in which `{have}` stands for "has" or "have". `field` is
+    `clause` is a sentence about the node; with `lacks` it says what the node has not. `field` is
     where the pod states the rule, `text` what it says there (both are empty where another pod
-    states it). `facts` are lines about what there is. `blockers` are the pods, as namespace/name,
-    that are in the way: once all of them have ended, the rule is met. Each of `remedies` lifts it.
+    states it). `facts` are lines about what there is. `others` are the pods that are in the way:
+    once all of them have ended, the rule is met. Each of `remedies` lifts it.
     """
 
-    reason: Reason
     clause: str
+    lacks: bool = False
     field: str = ""
     text: str = ""
     facts: Sequence[str] = ()
-    blockers: Sequence[str] = ()
+    others: Sequence[PodInfo] = ()
     remedies: Sequence[Remedy] = ()
 
 
 class RuleTeller:
-    """Tells a broken rule about other pods or volumes, on a state as it is."""
+    """Tells which rule about other pods or volumes keeps a pod from a node."""
 
-    def __init__(self, state: ClusterState) -> None:
-        self.state = state
-        self.table = state.table
+    def __init__(self, asked: PodQuestion, node: str) -> None:
+        self.state, self.table, self.pod = asked.state, asked.table, asked.pod
+        self.row = self.table.row_of[node]
+        self.refusals = asked.refusals(node)
 
-    def told(self, pod: PodInfo, row: int, reason: Reason) -> BrokenRule | None:
-        """Return a broken rule with its clause, its place and its remedies.
+    def told(self) -> BrokenRule | None:
+        """Return the rule; None where nothing, or a rule about the node alone, keeps it away."""
+        found = self._told(self.refusals[0]) if self.refusals else None
+        if found is None or found.facts or not found.others:
+            return found
+        return replace(found, facts=[listed(map(self._at, found.others))])
 
-        None for a rule about the node alone.
+    def enough(self, others: Sequence[PodInfo]) -> tuple[str, ...]:
+        """Return which of some pods have to end so that the node may run the pod, as ns/name.
+
+        No pod of the answer can be left out of it; there is none where their end is not enough.
         """
-        match reason.rule.plugin:
-            case "NodePorts":
-                return self._ports(pod, row, reason)
-            case "InterPodAffinity" if reason.rule is NOT_NEAR:
-                return self._affinity(pod, row, reason)
-            case "InterPodAffinity" if reason.rule is TOO_NEAR:
-                return self._anti_affinity(pod, row, reason)
-            case "InterPodAffinity":
-                return self._repelled(pod, row, reason)
-            case "PodTopologySpread":
-                return self._spread(pod, row, reason)
-            case "VolumeRestrictions" | "VolumeBinding" | "VolumeZone":
-                return self._volumes(pod, reason)
-            case _:
-                return None
+        if not others or len(others) > MOST_BLOCKERS:
+            return ()
+        nodes = {each.uid: node for node, each in self._placed()}
+
+        def accepted_without(gone: Sequence[PodInfo]) -> bool:
+            for each in gone:
+                self.table.remove_pod(nodes[each.uid], each.uid)
+            try:
+                return self._accepted(self.pod)
+            finally:
+                for each in gone:
+                    self.table.add_pod(nodes[each.uid], each)
+
+        kept = fewest(others, accepted_without) if accepted_without(others) else ()
+        return tuple(str(NamespacedName(*each.key)) for each in kept)
 
     # --- by rule
 
-    def _ports(self, pod: PodInfo, row: int, reason: Reason) -> BrokenRule:
-        others = [
-            each for each in self.table.pods[row].values()
-            if any(host_ports.collide(mine, other) for mine in pod.ports for other in each.ports)
-        ]  # fmt: skip
-        taken = {
-            mine[2] for mine in pod.ports for each in others for other in each.ports
-            if host_ports.collide(mine, other)
-        }  # fmt: skip
-        field, port = next(_host_ports(pod.obj, taken), ("", 0))
+    def _told(self, reason: Reason) -> BrokenRule | None:
+        match reason.rule.plugin:
+            case "NodePorts":
+                return self._ports()
+            case "InterPodAffinity" if reason.rule is NOT_NEAR:
+                return self._affinity()
+            case "InterPodAffinity" if reason.rule is TOO_NEAR:
+                return self._anti_affinity()
+            case "InterPodAffinity":
+                return self._repelled()
+            case "PodTopologySpread":
+                return self._spread()
+            case "VolumeRestrictions" | "VolumeBinding" | "VolumeZone":
+                return self._volumes(reason)
+            case _:
+                return None
+
+    def _ports(self) -> BrokenRule:
+        both = [
+            (mine[2], each)
+            for each in self.table.pods[self.row].values()
+            for mine in self.pod.ports
+            if any(host_ports.collide(mine, other) for other in each.ports)
+        ]
+        fields = list(_host_ports(self.pod.obj, {port for port, _ in both}))
+        field, port = fields[0] if fields else ("", 0)
         without = Remedy(
             "use another host port, or none: a Service reaches a pod without one",
-            tuple(
-                {"op": "remove", "path": pointer(each)} for each, _ in _host_ports(pod.obj, taken)
-            ),
+            tuple({"op": "remove", "path": pointer(each)} for each, _ in fields),
         )
         return BrokenRule(
-            reason=reason,
             clause=f"host port {port} is taken there",
             field=field,
             text=str(port),
-            facts=[self._there(others)],
-            blockers=self._enough(pod, row, others),
+            others=list(dict.fromkeys(each for _, each in both)),
             remedies=[without],
         )
 
-    def _affinity(self, pod: PodInfo, row: int, reason: Reason) -> BrokenRule:
+    def _affinity(self) -> BrokenRule:
         number, term = next(
             (number, term)
-            for number, term in enumerate(pod.affinity)
-            if not self._beside(term, row) or not self._has_label(term.key, row)
+            for number, term in enumerate(self.pod.affinity)
+            if not self._beside(term) or not self._has_label(term.key)
         )
-        wire = _terms(pod.obj, "podAffinity")[number]
-        chosen = _selector_text(wire)
-        there = [each for each in self._placed() if term.matcher.accepts(each[1])]
-        facts = [f"no pod with {chosen} runs anywhere"]
-        if there:
-            where = [f"{_name(other)} on {node}" for node, other in there]
-            facts = [f"pods with {chosen}: {listed(where)}"]
+        chosen = _selector_text(_terms(self.pod.obj, "podAffinity")[number])
+        there = [each for _, each in self._placed() if term.matcher.accepts(each)]
+        fact = f"pods with {chosen}: {listed(map(self._at, there))}"
         return BrokenRule(
-            reason=reason,
             clause=f"no pod with {chosen} runs {_same(term.key)}",
             field=f"spec.affinity.podAffinity.{REQUIRED}[{number}].topologyKey",
             text=term.key,
-            facts=facts,
-            remedies=[_preferring(pod.obj, "podAffinity", "pod affinity", number)],
+            facts=[fact if there else f"no pod with {chosen} runs anywhere"],
+            remedies=[_preferring(self.pod.obj, "podAffinity", "pod affinity", number)],
         )
 
-    def _anti_affinity(self, pod: PodInfo, row: int, reason: Reason) -> BrokenRule:
+    def _anti_affinity(self) -> BrokenRule:
         number, term, others = next(
             (number, term, others)
-            for number, term in enumerate(pod.anti_affinity)
-            if (others := self._beside(term, row))
+            for number, term in enumerate(self.pod.anti_affinity)
+            if (others := self._beside(term))
         )
-        wire = _terms(pod.obj, "podAntiAffinity")[number]
+        chosen = _selector_text(_terms(self.pod.obj, "podAntiAffinity")[number])
         return BrokenRule(
-            reason=reason,
-            clause=f"its anti-affinity excludes pods with {_selector_text(wire)} {_same(term.key)}",
+            clause=f"its anti-affinity excludes pods with {chosen} {_same(term.key)}",
             field=f"spec.affinity.podAntiAffinity.{REQUIRED}[{number}].topologyKey",
             text=term.key,
-            facts=[self._there(others)],
-            blockers=self._enough(pod, row, others),
-            remedies=[_preferring(pod.obj, "podAntiAffinity", "pod anti-affinity", number)],
+            others=others,
+            remedies=[_preferring(self.pod.obj, "podAntiAffinity", "pod anti-affinity", number)],
         )
 
-    def _repelled(self, pod: PodInfo, row: int, reason: Reason) -> BrokenRule:
+    def _repelled(self) -> BrokenRule:
         others = [
             other
             for node, other in self._placed()
             for term in other.anti_affinity
-            if term.matcher.accepts(pod) and self._is_near(term.key, row, self.table.row_of[node])
+            if term.matcher.accepts(self.pod) and self._is_near(term.key, node)
         ]
-        others = list(dict.fromkeys(others))
-        return BrokenRule(
-            reason=reason,
-            clause="the anti-affinity of pods there excludes it",
-            facts=[self._there(others)],
-            blockers=self._enough(pod, row, others),
-        )
+        clause = "the anti-affinity of pods there excludes it"
+        return BrokenRule(clause=clause, others=list(dict.fromkeys(others)))
 
-    def _spread(self, pod: PodInfo, row: int, reason: Reason) -> BrokenRule:
+    def _spread(self) -> BrokenRule:
         number, rule = next(
             (number, rule)
-            for number, rule in enumerate(pod.spread)
-            if rule.hard and not self._spreads(pod, rule, row)
+            for number, rule in enumerate(self.pod.spread)
+            if rule.hard and not self._spreads(rule)
         )
-        wire = spec_of(pod.obj)["topologySpreadConstraints"][number]
+        wire = spec_of(self.pod.obj)["topologySpreadConstraints"][number]
         chosen, field = _selector_text(wire), f"spec.topologySpreadConstraints[{number}]"
         path = pointer(field)
         edits = [{"op": "replace", "path": f"{path}/whenUnsatisfiable", "value": SOFT}]
@@ -184,10 +192,10 @@ class RuleTeller:
             edits.append({"op": "remove", "path": f"{path}/minDomains"})
         text = f"set whenUnsatisfiable: {SOFT} in the spread constraint"
         remedies = [Remedy(text, tuple(edits))]
-        if not self._has_label(rule.key, row):
+        if not self._has_label(rule.key):
             return BrokenRule(
-                reason=reason,
-                clause=f"{{have}} no label {rule.key}, by which its pods are spread",
+                clause=f"no label {rule.key}, by which its pods are spread",
+                lacks=True,
                 field=f"{field}.topologyKey",
                 text=rule.key,
                 remedies=remedies,
@@ -199,34 +207,31 @@ class RuleTeller:
                 there = self.table.pods[at].values()
                 counts[value] += sum(rule.matcher.accepts(each) for each in there)
         told = [f"{value} {count}" for value, count in sorted(counts.items())]
-        here = self._beside(AffinityTerm(rule.matcher, rule.key), row)
+        skew = rule.max_skew
         return BrokenRule(
-            reason=reason,
-            clause=(
-                f"one more pod with {chosen} {_same(rule.key)} would exceed maxSkew {rule.max_skew}"
-            ),
+            clause=f"one more pod with {chosen} {_same(rule.key)} would exceed maxSkew {skew}",
             field=f"{field}.maxSkew",
-            text=str(rule.max_skew),
+            text=str(skew),
             facts=[f"pods with {chosen} by {_short(rule.key)}: {listed(told, 8)}"],
-            blockers=self._enough(pod, row, here),
-            remedies=[*self._wider(pod, rule, row, path), *remedies],
+            others=self._beside(AffinityTerm(rule.matcher, rule.key)),
+            remedies=[*self._wider(rule, path), *remedies],
         )
 
-    def _volumes(self, pod: PodInfo, reason: Reason) -> BrokenRule:
-        claims = [name for name, _ in pod.volume_claims]
-        field, name = _volume_field(pod.obj, claims)
+    def _volumes(self, reason: Reason) -> BrokenRule:
+        claims = [name for name, _ in self.pod.volume_claims]
+        field, name = _volume_field(self.pod.obj, claims)
         clause = {
             NO_VOLUME: f"no volume there suits claim {name}",
             VOLUME_IN_USE: "another pod uses a claim that only one pod may use (ReadWriteOncePod)",
         }.get(reason.rule)
-        if clause:
-            return BrokenRule(reason=reason, clause=clause, field=field, text=name)
-        plugin = reason.rule.plugin
-        volumes = next(found for each, found in self._judged(pod) if each == plugin)
-        reached = [node for node, at in sorted(self.table.row_of.items()) if volumes.mask[at]]
-        where = f"on {listed(reached, 2)}" if reached else "where no node reaches it"
-        whose = f"claim {name} has its volume" if len(claims) == 1 else "its volumes are"
-        return BrokenRule(reason=reason, clause=f"{whose} {where}", field=field, text=name)
+        if clause is None:
+            judged = self._judged(self.pod)
+            volumes = next(found for each, found in judged if each == reason.rule.plugin)
+            reached = [node for node, at in sorted(self.table.row_of.items()) if volumes.mask[at]]
+            where = f"on {listed(reached, 2)}" if reached else "where no node reaches it"
+            whose = f"claim {name} has its volume" if len(claims) == 1 else "its volumes are"
+            clause = f"{whose} {where}"
+        return BrokenRule(clause=clause, field=field, text=name)
 
     # --- questions
 
@@ -235,30 +240,30 @@ class RuleTeller:
             for each in self.table.pods[row].values():
                 yield node, each
 
-    def _there(self, pods: Sequence[PodInfo]) -> str:
-        """Return which pods are in the way of a node: on it, or elsewhere in its domain."""
-        nodes = {each.uid: node for node, each in self._placed()}
-        return listed(f"{_name(each)} on {nodes[each.uid]}" for each in pods)
+    def _at(self, pod: PodInfo) -> str:
+        """Return a pod and its node, which may be elsewhere in the domain."""
+        node = next(node for node, each in self._placed() if each.uid == pod.uid)
+        return f"{shortened(str(pod.key))} on {node}"
 
-    def _has_label(self, key: str, row: int) -> bool:
-        return key in self.table.labels[row]
+    def _has_label(self, key: str) -> bool:
+        return key in self.table.labels[self.row]
 
-    def _is_near(self, key: str, row: int, other: int) -> bool:
-        value = self.table.labels[row].get(key)
-        return value is not None and self.table.labels[other].get(key) == value
+    def _is_near(self, key: str, node: str) -> bool:
+        value = self.table.labels[self.row].get(key)
+        return value is not None and self.table.labels[self.table.row_of[node]].get(key) == value
 
-    def _beside(self, term: AffinityTerm, row: int) -> list[PodInfo]:
-        """Return the pods of a term in the same domain as a node."""
+    def _beside(self, term: AffinityTerm) -> list[PodInfo]:
+        """Return the pods of a term in the same domain as the node."""
         return [
             each
             for node, each in self._placed()
-            if term.matcher.accepts(each) and self._is_near(term.key, row, self.table.row_of[node])
+            if term.matcher.accepts(each) and self._is_near(term.key, node)
         ]
 
-    def _spreads(self, pod: PodInfo, rule: SpreadRule, row: int) -> bool:
-        """Return whether a node meets one spread constraint by itself."""
-        return self._accepted(replace(pod, spread=(rule,)), row, "PodTopologySpread") and (
-            self._has_label(rule.key, row)
+    def _spreads(self, rule: SpreadRule) -> bool:
+        """Return whether the node meets one spread constraint by itself."""
+        return self._has_label(rule.key) and self._accepted(
+            replace(self.pod, spread=(rule,)), "PodTopologySpread"
         )
 
     def _judged(self, pod: PodInfo) -> Iterator[tuple[str, Judgement]]:
@@ -268,45 +273,19 @@ class RuleTeller:
         for each, judgement in judgements(self.state, pod, demand, among):
             yield each.plugin, judgement
 
-    def _accepted(self, pod: PodInfo, row: int, only: str = "") -> bool:
-        """Return whether the rules, or those of one plugin, let a pod onto a node."""
-        return all(
-            judgement.mask[row] for plugin, judgement in self._judged(pod) if only in {"", plugin}
-        )
+    def _accepted(self, pod: PodInfo, only: str = "") -> bool:
+        """Return whether the rules, or those of one plugin, let a pod onto the node."""
+        judged = self._judged(pod)
+        return all(each.mask[self.row] for plugin, each in judged if only in {"", plugin})
 
-    def _wider(self, pod: PodInfo, rule: SpreadRule, row: int, path: str) -> Iterator[Remedy]:
+    def _wider(self, rule: SpreadRule, path: str) -> Iterator[Remedy]:
         for skew in range(rule.max_skew + 1, rule.max_skew + MOST_SKEW):
             wider = replace(rule, max_skew=skew)
-            rules = tuple(wider if each is rule else each for each in pod.spread)
-            if self._accepted(replace(pod, spread=rules), row):
+            rules = tuple(wider if each is rule else each for each in self.pod.spread)
+            if self._accepted(replace(self.pod, spread=rules)):
                 edit = {"op": "replace", "path": f"{path}/maxSkew", "value": skew}
                 yield Remedy(f"set maxSkew {skew} in the spread constraint", (edit,))
                 return
-
-    def _enough(self, pod: PodInfo, row: int, others: Sequence[PodInfo]) -> tuple[str, ...]:
-        """Return which of some pods have to end so that a node may run a pod; none if that fails.
-
-        No pod of the answer can be left out of it.
-        """
-        if not others or len(others) > MOST_BLOCKERS:
-            return ()
-        nodes = {each.uid: node for node, each in self._placed()}
-
-        def accepted_without(gone: Sequence[PodInfo]) -> bool:
-            for each in gone:
-                self.table.remove_pod(nodes[each.uid], each.uid)
-            try:
-                return self._accepted(pod, row)
-            finally:
-                for each in gone:
-                    self.table.add_pod(nodes[each.uid], each)
-
-        kept = fewest(others, accepted_without) if accepted_without(others) else ()
-        return tuple(str(NamespacedName(*each.key)) for each in kept)
-
-
-def _name(pod: PodInfo) -> str:
-    return shortened(str(pod.key))
 
 
 def _short(key: str) -> str:

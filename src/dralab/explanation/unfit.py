@@ -97,11 +97,9 @@ def nodes_unfit(asked: PodQuestion, unfit: Unfit, able: Sequence[str], every: Un
     facts: dict[str, None] = {}
     if broken is not None:
         have = "has" if len(alike) == 1 else "have"
-        # The clauses that say what a node has bring their verb.
-        subject = _subject(asked, alike, verb=False)
-        if broken.clause.startswith("{") and not asked.wants_devices:
-            subject = listed(alike, 2)
-        detail = f"{subject} {broken.clause.format(have=have)}"
+        subject = _subject(asked, alike, verb=broken.lacks)
+        verb = f"{have} " if broken.lacks and asked.wants_devices else ""
+        detail = f"{subject} {verb}{broken.clause}"
         for name in alike[:MOST_TOLD]:
             each = told_rule(asked, name)
             facts |= dict.fromkeys(each.facts if each is not None else ())
@@ -140,11 +138,7 @@ def _written(pod: JsonObject, resource: str, units: int) -> str:
 
 def told_rule(asked: PodQuestion, node: str) -> BrokenRule | None:
     """Return the rule about other pods or volumes that keeps a pod from a node, if there is one."""
-    reasons = asked.refusals(node)
-    if not reasons:
-        return None
-    row = asked.table.row_of[node]
-    return RuleTeller(asked.state).told(asked.pod, row, reasons[0])
+    return RuleTeller(asked, node).told()
 
 
 def _mark(asked: PodQuestion, broken: BrokenRule) -> MarkedField | None:
@@ -299,11 +293,13 @@ def _edited(
 
 def _rule_helps(asked: PodQuestion, names: Sequence[str]) -> Iterator[Help]:
     """Yield what may help against a rule about other pods on some nodes."""
-    told = [each for name in names if (each := told_rule(asked, name)) is not None]
-    ending = [tuple(f"pod {name}" for name in each.blockers) for each in told if each.blockers]
+    tellers = [RuleTeller(asked, name) for name in names]
+    told = [(teller, each) for teller in tellers if (each := teller.told()) is not None]
+    enough = [teller.enough(each.others) for teller, each in told]
+    ending = [tuple(f"pod {name}" for name in each) for each in enough if each]
     if alone := tuple(dict.fromkeys(who[0] for who in ending if len(who) == 1)):
         yield Help(kind="wait", who=alone, number=len(alone), note="any")
     for who in sorted((who for who in ending if len(who) > 1), key=len):
         yield Help(kind="wait", who=who, number=len(who), note="all")
-    for remedy in told[0].remedies if told else ():
+    for remedy in told[0][1].remedies if told else ():
         yield _edited(asked, names[0], remedy.text, remedy.edits)
