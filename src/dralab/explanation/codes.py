@@ -25,7 +25,7 @@ class _EmptyField(Exception):  # noqa: N818 - it says what happened
     """A sentence has a field that is empty here."""
 
 
-class _Writer(Formatter):
+class _SentenceWriter(Formatter):
     """Fills in the fields of sentences: `{nodes:node}` counts nodes, `{known:6}` lists six."""
 
     def get_value(self, key: int | str, args: Any, kwargs: Mapping[str, Any]) -> Any:
@@ -42,7 +42,7 @@ class _Writer(Formatter):
         return counted(value, format_spec) if format_spec and value != str(value) else str(value)
 
 
-WRITER: Final = _Writer()
+WRITER: Final = _SentenceWriter()
 
 
 def written(sentence: str, fields: Mapping[str, Any]) -> str:
