@@ -102,6 +102,11 @@ def repeated(values: Sequence[Hashable]) -> frozenset[int]:
     )
 
 
+def duplicates(values: Sequence[Hashable], path: str) -> list[FieldError]:
+    """Return an error for each value that is equal to an earlier one."""
+    return [duplicate(f"{path}[{index}]", values[index]) for index in sorted(repeated(values))]
+
+
 def forbidden(field: str, detail: str) -> FieldError:
     """A field may not be set, or not be changed."""
     return FieldError("FieldValueForbidden", field, "", detail)

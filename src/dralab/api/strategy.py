@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dralab.api.fields import FieldError
+from dralab.api.rules import Ruleset
 from dralab.api.schemas import Schema
 from dralab.values import names
 from dralab.values.json_types import JsonDict
@@ -58,7 +59,14 @@ class Strategy:
     whether `generateName` must be good itself. `status_keeps` names the parts of metadata that a
     write to `/status` may change. `counted` lists the parts of the metadata that
     count as wanted. Where `counts` is false, the generation stays as it is.
+
+    `rules` are those of a new object, `change_rules` those of a changed one, `status_rules` those
+    of a changed status; the last two also get the object as it was.
     """
+
+    rules = Ruleset("")
+    change_rules: Ruleset | None = None
+    status_rules = Ruleset("")
 
     unconditional: bool = True
     prefixed: bool = True
@@ -134,13 +142,13 @@ class Strategy:
         """Return what a user may not change of a status, who may write to it otherwise."""
         return []
 
-    def validate(self, value: JsonDict) -> list[FieldError]:  # noqa: ARG002 - for others
+    def validate(self, value: JsonDict) -> list[FieldError]:
         """Return what is wrong with a new object, its metadata apart."""
-        return []
+        return self.rules(value, "")
 
-    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002 - for others
+    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with a changed object, its metadata apart."""
-        return self.validate(new)
+        return self.validate(new) if self.change_rules is None else self.change_rules(new, "", old)
 
     def prepare_part(self, subresource: str, new: JsonDict, old: JsonDict, now: str) -> None:
         """The same for a write to another subresource, such as `approval`."""
@@ -149,9 +157,9 @@ class Strategy:
         """Return what is wrong with a write to another subresource, such as `approval`."""
         return []
 
-    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002 - for others
+    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with a changed status."""
-        return []
+        return self.status_rules(new, "", old)
 
     def creation_warnings(self, value: JsonDict) -> list[str]:  # noqa: ARG002 - for others
         """Return what a client should know about what it wants to create, good or not."""

@@ -3,28 +3,22 @@
 Source: k8s.io/kubernetes `pkg/apis/storage/validation`, `pkg/apis/storage/v1` (defaults).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from dralab.api import fields
 from dralab.api.core.addresses import csi_driver_errors
 from dralab.api.core.volumes import volume_spec_errors
-from dralab.api.fields import FieldError
+from dralab.api.fields import FieldError, duplicates
 from dralab.api.internal_forms import internal_form
 from dralab.api.label_selectors import label_selector_problems, shown_selector
+from dralab.api.rules import RuleTables, qualified, subdomain
 from dralab.api.strategy import Strategy
-from dralab.values import names, quantity
 from dralab.values.json_types import JsonDict, JsonObject
 
-IMMUTABLE: Final = "field is immutable"
 MOST_PARAMETERS: Final = 512
 LARGEST_PARAMETERS: Final = 256 * 1024  # bytes
-LONGEST_NODE_ID: Final = 256
-SHORTEST_TOKEN: Final = 600  # seconds
-LONGEST_TOKEN: Final = 1 << 32
-RECLAIMED: Final = ["Delete", "Retain"]
-BINDING: Final = ["Immediate", "WaitForFirstConsumer"]
-FS_GROUPS: Final = ["File", "None", "ReadWriteOnceWithFSType"]
 LIFE_CYCLES: Final = ["Persistent", "Ephemeral"]
 PROTECTION: Final = "kubernetes.io/vac-protection"
 CSI_DRIVER: Final = {
@@ -37,6 +31,48 @@ CSI_DRIVER: Final = {
 }
 
 
+RULES: Final = RuleTables(
+    globals(),
+    csi_driver_errors,
+    duplicates,
+    label_selector_problems,
+    shown_selector,
+    subdomain,
+)
+_shown_attachment = partial(internal_form, "storage.VolumeAttachmentSpec")
+
+
+def _lower_qualified(name: str, path: str) -> list[FieldError]:
+    return qualified(name.lower(), path)
+
+
+def _size_of_parameters(parameters: Mapping[str, str], path: str) -> list[FieldError]:
+    if len(parameters) > MOST_PARAMETERS:
+        return [fields.too_long(path, MOST_PARAMETERS)]
+    errors = []
+    if "" in parameters:
+        errors.append(fields.invalid_value(path, "", "field can not be empty."))
+    if sum(len(key) + len(text) for key, text in parameters.items()) > LARGEST_PARAMETERS:
+        errors.append(fields.too_long(path, LARGEST_PARAMETERS))
+    return errors
+
+
+def _distinct_terms(terms: Sequence[JsonObject], path: str) -> list[FieldError]:
+    # Upstream compares each with the terms before it, and with as many empty ones.
+    seen: list[dict[str, frozenset[str]]] = [{} for _ in terms]
+    errors = []
+    for index, term in enumerate(terms):
+        at = f"{path}[{index}]"
+        errors += RULES["ValidateTopologySelectorTerm"](term, at)
+        wanted = {
+            item.get("key") or "": frozenset(item.get("values") or ())
+            for item in term.get("matchLabelExpressions") or ()
+        }
+        errors += [fields.duplicate(f"{at}.matchLabelExpressions", "")] * seen.count(wanted)
+        seen.append(wanted)
+    return errors
+
+
 class StorageClassStrategy(Strategy):
     """Storage classes: what they stand for stays."""
 
@@ -45,70 +81,16 @@ class StorageClassStrategy(Strategy):
         value.setdefault("reclaimPolicy", "Delete")
         value.setdefault("volumeBindingMode", "Immediate")
 
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the class."""
-        errors = _provisioner_errors(value.get("provisioner") or "", "provisioner")
-        errors += _parameter_errors(value.get("parameters") or {})
-        for part, known in (("reclaimPolicy", RECLAIMED), ("volumeBindingMode", BINDING)):
-            if (given := value.get(part)) not in known:
-                errors.append(fields.not_supported(part, given, known))
-        terms = value.get("allowedTopologies") or ()
-        # Upstream compares each with the terms before it, and with as many empty ones.
-        seen: list[dict[str, frozenset[str]]] = [{} for _ in terms]
-        for index, term in enumerate(terms):
-            path = f"allowedTopologies[{index}]"
-            errors += _topology_errors(term, path)
-            wanted = {
-                item.get("key") or "": frozenset(item.get("values") or ())
-                for item in term.get("matchLabelExpressions") or ()
-            }
-            repeated = fields.duplicate(f"{path}.matchLabelExpressions", "")
-            errors += [repeated] * seen.count(wanted)
-            seen.append(wanted)
-        return errors
-
-    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change."""
-        return self.validate(new) + [
-            fields.invalid_value(part, new.get(part), IMMUTABLE)
-            for part in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
-            if new.get(part) != old.get(part)
-        ]
+    rules = RULES["ValidateStorageClass"]
+    change_rules = RULES["ValidateStorageClassUpdate"]
 
 
-def _provisioner_errors(name: str, path: str) -> list[FieldError]:
-    if not name:
-        return [fields.required(path)]
-    return fields.each(path, name.lower(), names.qualified_problems(name.lower()))
-
-
-def _parameter_errors(parameters: Mapping[str, str]) -> list[FieldError]:
-    if len(parameters) > MOST_PARAMETERS:
-        return [fields.too_long("parameters", MOST_PARAMETERS)]
-    errors = []
-    if "" in parameters:
-        errors.append(fields.invalid_value("parameters", "", "field can not be empty."))
-    if sum(len(key) + len(text) for key, text in parameters.items()) > LARGEST_PARAMETERS:
-        errors.append(fields.too_long("parameters", LARGEST_PARAMETERS))
-    return errors
-
-
-def _topology_errors(term: JsonObject, path: str) -> list[FieldError]:
-    errors, keys = [], set()
-    for index, item in enumerate(term.get("matchLabelExpressions") or ()):
-        at, key = f"{path}.matchLabelExpressions[{index}]", item.get("key") or ""
-        values = item.get("values") or ()
-        if not values:
-            errors.append(fields.required(f"{at}.values"))
-        errors += [
-            fields.duplicate(f"{at}.values[{number}]", values[number])
-            for number in sorted(fields.repeated(values))
-        ]
-        errors += fields.each(f"{at}.key", key, names.qualified_problems(key))
-        if key in keys:
-            errors.append(fields.duplicate(f"{at}.key", key))
-        keys.add(key)
-    return errors
+def _driver_and_parameters_stay(new: JsonObject, path: str, old: JsonObject) -> list[FieldError]:
+    return [
+        fields.forbidden(f"{path}{part}", f"updates to {part} are forbidden.")
+        for part in ("driverName", "parameters")
+        if new.get(part) != old.get(part)
+    ]
 
 
 class AttributesClassStrategy(Strategy):
@@ -120,24 +102,23 @@ class AttributesClassStrategy(Strategy):
         if PROTECTION not in finalizers:
             finalizers.append(PROTECTION)
 
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the class."""
-        errors = _provisioner_errors(value.get("driverName") or "", "driverName")
-        parameters = value.get("parameters") or {}
-        errors += _parameter_errors(parameters)
-        if not parameters:
-            why = "must contain at least one key/value pair"
-            errors.append(fields.required("parameters", why))
-        return errors
+    rules = RULES["ValidateVolumeAttributesClass"]
+    change_rules = RULES["ValidateVolumeAttributesClassUpdate"]
 
-    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change."""
-        errors = [
-            fields.forbidden(part, f"updates to {part} are forbidden.")
-            for part in ("driverName", "parameters")
-            if new.get(part) != old.get(part)
-        ]
-        return errors + self.validate(new)
+
+def _inline_or_named(source: JsonObject, path: str) -> list[FieldError]:
+    volume, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
+    why = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+    if volume is None and inline is None:
+        return [fields.required(path, why)]
+    if volume is not None and inline is not None:
+        return [fields.forbidden(path, why)]
+    if volume == "":
+        why = "must specify non empty persistentVolumeName"
+        return [fields.required(f"{path}.persistentVolumeName", why)]
+    if inline is None:
+        return []
+    return volume_spec_errors(inline, f"{path}.inlineVolumeSpec", inline=True)
 
 
 class AttachmentStrategy(Strategy):
@@ -150,86 +131,69 @@ class AttachmentStrategy(Strategy):
         """Begin detached."""
         value["status"] = {"attached": False}
 
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the attachment."""
-        spec = value.get("spec") or {}
-        errors = csi_driver_errors(spec.get("attacher") or "", "spec.attacher")
-        source, path = spec.get("source") or {}, "spec.source"
-        volume, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
-        why = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
-        if volume is None and inline is None:
-            errors.append(fields.required(path, why))
-        elif volume is not None and inline is not None:
-            errors.append(fields.forbidden(path, why))
-        elif volume == "":
-            why = "must specify non empty persistentVolumeName"
-            errors.append(fields.required(f"{path}.persistentVolumeName", why))
-        elif inline is not None:
-            errors += volume_spec_errors(inline, f"{path}.inlineVolumeSpec", inline=True)
-        node = spec.get("nodeName") or ""
-        errors += fields.each("spec.nodeName", node, names.subdomain_problems(node))
-        if volume is not None:
-            problems = names.subdomain_problems(volume)
-            errors += fields.each(f"{path}.persistentVolumeName", volume, problems)
-        return errors
+    rules = RULES["ValidateVolumeAttachment"]
+    change_rules = RULES["ValidateVolumeAttachmentUpdate"]
+    status_rules = RULES["validateVolumeAttachmentStatus"]
 
-    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
-        """Return what is wrong with the errors that a status tells of."""
-        why = "must be between 0 and 2147483647, inclusive"
-        return [
-            fields.invalid_value(f"status.{part}.errorCode", code, why)
-            for part in ("attachError", "detachError")
-            if (code := ((new.get("status") or {}).get(part) or {}).get("errorCode", 0)) < 0
-        ]
 
-    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change: it stays between the same two."""
-        errors = self.validate(new)
-        if new.get("spec") != old.get("spec"):
-            shown = internal_form("storage.VolumeAttachmentSpec", new.get("spec"))
-            errors.append(fields.invalid_value("spec", shown, IMMUTABLE))
-        return errors
+def _topology_keys(keys: Sequence[str], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    again, at = fields.repeated(keys), path.rpartition(".")[0]  # as upstream has it
+    for number, key in enumerate(keys):
+        errors += [] if key else [fields.required(at, key)]
+        errors += [fields.duplicate(at, key)] if number in again else []
+        errors += qualified(key, at)
+    return errors
+
+
+def _drivers(drivers: Sequence[JsonObject], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    seen = set()
+    for index, driver in enumerate(drivers):
+        at, name = f"{path}[{index}]", driver.get("name") or ""
+        errors += RULES["validateCSINodeDriver"](driver, at)
+        if name in seen:
+            errors.append(fields.duplicate(f"{at}.name", name))
+        seen.add(name)
+        errors += _topology_keys(driver.get("topologyKeys") or (), f"{at}.topologyKeys")
+    return errors
 
 
 class CsiNodeStrategy(Strategy):
     """What CSI drivers tell of a node."""
 
     unconditional = False
+    rules = RULES["ValidateCSINode"]
 
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the drivers."""
-        errors: list[FieldError] = []
-        seen = set()
-        for index, driver in enumerate((value.get("spec") or {}).get("drivers") or ()):
-            path, name = f"spec.drivers[{index}]", driver.get("name") or ""
-            errors += csi_driver_errors(name, f"{path}.name")
-            if not (node := driver.get("nodeID") or ""):
-                errors.append(fields.required(f"{path}.nodeID"))
-            if len(node) > LONGEST_NODE_ID:
-                why = f"must be {LONGEST_NODE_ID} characters or less"
-                errors.append(fields.invalid_value(f"{path}.nodeID", node, why))
-            count = (driver.get("allocatable") or {}).get("count")
-            if count is not None and count < 0:
-                why = "must be greater than or equal to 0"
-                errors.append(fields.invalid_value(f"{path}.allocatable.count", count, why))
-            if name in seen:
-                errors.append(fields.duplicate(f"{path}.name", name))
-            seen.add(name)
-            keys = driver.get("topologyKeys") or ()
-            again = fields.repeated(keys)
-            for number, key in enumerate(keys):
-                if not key:
-                    errors.append(fields.required(path, key))
-                if number in again:
-                    errors.append(fields.duplicate(path, key))
-                errors += fields.each(path, key, names.qualified_problems(key))
-        return errors
+
+def _token_requests(requests: Sequence[JsonObject], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    seen = set()
+    for index, request in enumerate(requests):
+        at, audience = f"{path}[{index}]", request.get("audience") or ""
+        if audience in seen:
+            errors.append(fields.duplicate(f"{at}.audience", audience))
+            continue
+        seen.add(audience)
+        errors += RULES["validateTokenRequests"](request, at)
+    return errors
+
+
+def _life_cycles(modes: Sequence[str], path: str) -> list[FieldError]:
+    # Upstream leaves the places of modes out.
+    return [
+        fields.not_supported(path, mode, LIFE_CYCLES, ordered=True)
+        for mode in modes
+        if mode not in LIFE_CYCLES
+    ]
 
 
 class CsiDriverStrategy(Strategy):
     """CSI drivers."""
 
     unconditional = False
+    rules = RULES["ValidateCSIDriver"]
+    change_rules = RULES["ValidateCSIDriverUpdate"]
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
@@ -238,31 +202,6 @@ class CsiDriverStrategy(Strategy):
             spec.setdefault(name, item)
         if not spec.get("volumeLifecycleModes"):
             spec["volumeLifecycleModes"] = ["Persistent"]
-
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the spec."""
-        spec = value["spec"]
-        errors = []
-        if (policy := spec.get("fsGroupPolicy")) not in FS_GROUPS:
-            errors.append(fields.not_supported("spec.fsGroupPolicy", policy, FS_GROUPS))
-        errors += _token_errors(spec)
-        path = "spec.volumeLifecycleModes"
-        errors += [
-            fields.not_supported(path, mode, LIFE_CYCLES, ordered=True)
-            for mode in spec.get("volumeLifecycleModes") or ()
-            if mode not in LIFE_CYCLES
-        ]
-        period = spec.get("nodeAllocatableUpdatePeriodSeconds")
-        if period is not None and period < 10:
-            why = "must be greater than or equal to 10 seconds"
-            at = "spec.nodeAllocatableUpdatePeriodSeconds"
-            errors.append(fields.invalid_value(at, period, why))
-        inside = spec.get("serviceAccountTokenInSecrets")
-        if inside is not None and not spec.get("tokenRequests"):
-            at = "spec.serviceAccountTokenInSecrets"
-            why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
-            errors.append(fields.invalid_value(at, inside, why))
-        return errors
 
     def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Drop what needs VolumeLimitScaling, which is off by default."""
@@ -286,61 +225,10 @@ class CsiDriverStrategy(Strategy):
             "true to prevent possible logging of tokens in volume attributes"
         ]
 
-    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change."""
-        errors = self.validate(new)
-        # Upstream's path of the first is not its name.
-        for part, shown in (
-            ("attachRequired", "attachedRequired"),
-            ("volumeLifecycleModes", "volumeLifecycleModes"),
-        ):
-            before, after = old["spec"].get(part), new["spec"].get(part)
-            if before != after:
-                errors.append(fields.invalid_value(f"spec.{shown}", after, IMMUTABLE))
-        return errors
-
-
-def _token_errors(spec: JsonObject) -> list[FieldError]:
-    errors, seen = [], set()
-    for index, request in enumerate(spec.get("tokenRequests") or ()):
-        path, audience = f"spec.tokenRequests[{index}]", request.get("audience") or ""
-        if audience in seen:
-            errors.append(fields.duplicate(f"{path}.audience", audience))
-            continue
-        seen.add(audience)
-        seconds = request.get("expirationSeconds")
-        if seconds is not None and seconds < SHORTEST_TOKEN:
-            why = "may not specify a duration less than 10 minutes"
-            errors.append(fields.invalid_value(f"{path}.expirationSeconds", seconds, why))
-        if seconds is not None and seconds > LONGEST_TOKEN:
-            why = "may not specify a duration larger than 2^32 seconds"
-            errors.append(fields.invalid_value(f"{path}.expirationSeconds", seconds, why))
-    return errors
-
 
 class StorageCapacityStrategy(Strategy):
     """What a driver can still provide somewhere."""
 
     unconditional = False
-
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the capacity."""
-        errors = label_selector_problems(value.get("nodeTopology") or {}, "nodeTopology")
-        name = value.get("storageClassName") or ""
-        errors += fields.each("storageClassName", name, names.subdomain_problems(name))
-        amount = value.get("capacity")
-        if amount is not None and quantity.parse(amount) < 0:
-            why = "must be greater than or equal to 0"
-            errors.append(fields.invalid_value("capacity", amount, why))
-        return errors
-
-    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change."""
-        return self.validate(new) + [
-            fields.invalid_value(part, shown, IMMUTABLE)
-            for part, shown in (
-                ("nodeTopology", shown_selector(new.get("nodeTopology"))),
-                ("storageClassName", new.get("storageClassName") or ""),
-            )
-            if new.get(part) != old.get(part)
-        ]
+    rules = RULES["ValidateCSIStorageCapacity"]
+    change_rules = RULES["ValidateCSIStorageCapacityUpdate"]

@@ -390,7 +390,7 @@ def _volume_errors(spec: JsonObject, path: str, *, inline: bool) -> list[FieldEr
         else:
             errors += node_selector_errors(required, within)
     found = 0
-    for name, check in KEPT_SOURCES.items():
+    for name, check in KEPT_SOURCES.checks.items():
         source = spec.get(name)
         if source is None:
             continue

@@ -4,14 +4,22 @@ from collections.abc import Sequence
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.core.pod_rules import network, security
-from dralab.api.core.pod_rules.environment import VARIABLE, whole_sources
+from dralab.api.core.pod_rules import network
+from dralab.api.core.pod_rules.environment import ENV, whole_sources
 from dralab.api.core.pod_rules.facts import Surroundings
-from dralab.api.core.pod_rules.handlers import PROBES, PROBES_AND_HOOKS
+from dralab.api.core.pod_rules.handlers import (
+    LIFECYCLE,
+    LIVENESS,
+    PROBES,
+    PROBES_AND_HOOKS,
+    READINESS,
+)
 from dralab.api.core.pod_rules.mounts import mounts
+from dralab.api.core.pod_rules.network import ports
 from dralab.api.core.pod_rules.resources import container_resources, resize_policy
+from dralab.api.core.pod_rules.security import SECURITY_CONTEXT
 from dralab.api.fields import FieldError
-from dralab.api.rules import Ruleset, field, filled, items, label, needs, one_of, present, where
+from dralab.api.rules import RuleTables
 from dralab.values.json_types import JsonObject
 
 MOST_RULES: Final = 20
@@ -23,20 +31,22 @@ NOT_FOR_DEBUGGING: Final = (
 )  # fmt: skip
 
 
-CONTAINER: Final = Ruleset(
-    "core.validateContainerCommon",
-    needs("name", label),
-    needs("image"),
-    needs("terminationMessagePolicy", one_of("File", "FallbackToLogsOnError", ordered=True)),
-    filled("ports", network.ports),
-    items("env", VARIABLE),
-    filled("envFrom", whole_sources),
+RULES: Final = RuleTables(
+    globals(),
+    ENV,
+    LIFECYCLE,
+    LIVENESS,
+    READINESS,
+    SECURITY_CONTEXT,
+    container_resources,
     mounts,
-    needs("imagePullPolicy", one_of("Always", "IfNotPresent", "Never", ordered=True)),
-    filled("resources", container_resources),
-    filled("resizePolicy", resize_policy),
-    filled("securityContext", security.OF_CONTAINER),
+    ports,
+    resize_policy,
+    whole_sources,
 )
+CONTAINER: Final = RULES["validateContainerCommon"]
+RESTART: Final = RULES["validateContainerRestartPolicy"]
+REGULAR: Final = RULES["validateContainers"]
 
 
 def containers(spec: JsonObject, path: str, around: Surroundings) -> list[FieldError]:
@@ -144,39 +154,9 @@ def image_problems(container: JsonObject, path: str) -> list[FieldError]:
     return [fields.invalid_value(f"{path}.image", image, why)]
 
 
-def restart_of_rules(container: JsonObject, path: str) -> list[FieldError]:
-    """Ruleset about restarts come with a policy, and are not too many."""
-    rules, errors = container.get("restartPolicyRules") or (), []
-    if rules and container.get("restartPolicy") is None:
-        why = "must specify restartPolicy when restart rules are used"
-        errors.append(fields.required(f"{path}.restartPolicy", why))
-    if len(rules) > MOST_RULES:
-        errors.append(fields.too_many(f"{path}.restartPolicyRules", len(rules), MOST_RULES))
-    return errors
+def _not_too_many_rules(rules: Sequence[JsonObject], path: str) -> list[FieldError]:
+    return [fields.too_many(path, len(rules), MOST_RULES)] if len(rules) > MOST_RULES else []
 
 
-def not_too_many_codes(codes: JsonObject, path: str) -> list[FieldError]:
-    """A rule has no more codes than there are."""
-    count = len(codes.get("values") or ())
-    return [fields.too_many(f"{path}.values", count, MOST_CODES)] if count > MOST_CODES else []
-
-
-CODES: Final = Ruleset(
-    "core.validateContainerRestartRuleOnExitCodes",
-    field("operator", one_of("In", "NotIn"), absent=""),
-    not_too_many_codes,
-)
-RESTART: Final = Ruleset(
-    "core.validateContainerRestartPolicy",
-    field("restartPolicy", one_of("Always", "Never", "OnFailure")),
-    where("restartPolicyRules", restart_of_rules),
-    items(
-        "restartPolicyRules",
-        Ruleset(
-            "core.validateContainerRestartRules",
-            field("action", one_of("Restart", "RestartAllContainers"), absent=""),
-            present("exitCodes", CODES, why="must be specified"),
-        ),
-    ),
-)
-REGULAR: Final = Ruleset("core.validateContainers", *PROBES_AND_HOOKS.rules, *RESTART.rules)
+def _not_too_many_codes(codes: Sequence[int], path: str) -> list[FieldError]:
+    return [fields.too_many(path, len(codes), MOST_CODES)] if len(codes) > MOST_CODES else []

@@ -1,22 +1,12 @@
 """The environment of a container: variables, and what they are taken from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from dralab.api import fields
 from dralab.api.core.volume_sources import step_back_errors
 from dralab.api.fields import FieldError
-from dralab.api.rules import (
-    Check,
-    Ruleset,
-    field,
-    filled,
-    label,
-    needs,
-    qualified,
-    subdomain,
-    text,
-)
+from dralab.api.rules import RuleTables, qualified
 from dralab.values import names, quantity
 from dralab.values.json_types import JsonObject
 
@@ -53,14 +43,21 @@ NO_SOURCE: Final = (
 )
 
 
-def source_of_value(variable: JsonObject, path: str) -> list[FieldError]:
-    """A variable has a value, or one source of it."""
+RULES: Final = RuleTables(globals(), step_back_errors)
+ENV: Final = RULES["ValidateEnv"]
+
+
+def _source_of_value(variable: JsonObject, path: str) -> list[FieldError]:
     source = variable.get("valueFrom")
     if source is None:
         return []
     value, path = variable.get("value"), f"{path}.valueFrom"
     errors: list[FieldError] = []
-    given = [(part, check) for part, check in SOURCES.items() if source.get(part) is not None]
+    given = [
+        (part, check)
+        for part, check in RULES["validateEnvVarValueFrom"].checks.items()
+        if source.get(part) is not None
+    ]
     for part, check in given:
         errors += check(source[part], f"{path}.{part}")
     if not given:
@@ -73,31 +70,17 @@ def source_of_value(variable: JsonObject, path: str) -> list[FieldError]:
     return errors
 
 
-VARIABLE: Final = Ruleset(
-    "core.ValidateEnv", needs("name", text(names.variable_problems)), source_of_value
-)
-
-
-def prefix_of_subdomain(name: str, path: str) -> list[FieldError]:
-    """A text may be the beginning of a name: a last hyphen counts for nothing."""
+def _beginning_of_name(name: str, path: str) -> list[FieldError]:
+    # A last hyphen counts for nothing.
     whole = name[:-1] + "a" if name.endswith("-") else name
     return fields.each(path, name, names.subdomain_problems(whole))
-
-
-REFERENCE: Final = Ruleset("core.validateConfigMapEnvSource", needs("name", prefix_of_subdomain))
-WHOLE: Final = Ruleset(
-    "core.ValidateEnvFrom",
-    filled("prefix", text(names.variable_problems)),
-    field("configMapRef", REFERENCE),
-    field("secretRef", REFERENCE),
-)
 
 
 def whole_sources(sources: Sequence[JsonObject], path: str) -> list[FieldError]:
     """All keys of one config map or secret each are variables."""
     errors = []
     for index, source in enumerate(sources):
-        errors += WHOLE(source, f"{path}[{index}]")
+        errors += RULES["ValidateEnvFrom"](source, f"{path}[{index}]")
         given = [source.get(part) is not None for part in ("configMapRef", "secretRef")]
         if not any(given):
             why = "must specify one of: `configMapRef` or `secretRef`"
@@ -107,16 +90,11 @@ def whole_sources(sources: Sequence[JsonObject], path: str) -> list[FieldError]:
     return errors
 
 
-NAMED_FIELD: Final = Ruleset(
-    "core.validateObjectFieldSelector", needs("apiVersion"), needs("fieldPath")
-)
-
-
 def field_reference(
     reference: JsonObject, path: str, known: tuple[str, ...] = IN_VARIABLES
 ) -> list[FieldError]:
     """Return what is wrong with a field of the pod that is shown to it."""
-    if errors := NAMED_FIELD(reference, path)[:1]:
+    if errors := RULES["validateObjectFieldSelector"](reference, path)[:1]:
         return errors
     version, shown = reference["apiVersion"], reference["fieldPath"]
     at, (name, bracket, key) = f"{path}.fieldPath", shown.removesuffix("']").partition("['")
@@ -156,22 +134,3 @@ def resource_reference(
             why = f"only divisor's {which}"
             errors.append(fields.invalid_value(f"{path}.divisor", resource, why))
     return errors
-
-
-KEY: Final = Ruleset(
-    "core.validateConfigMapKeySelector",
-    field("name", subdomain, absent=""),
-    needs("key", text(names.config_key_problems)),
-)
-SOURCES: Final[Mapping[str, Check]] = {
-    "fieldRef": field_reference,
-    "resourceFieldRef": resource_reference,
-    "configMapKeyRef": KEY,
-    "secretKeyRef": KEY,
-    "fileKeyRef": Ruleset(
-        "core.validateFileKeySelector",
-        needs("key", text(names.variable_problems)),
-        needs("volumeName", label),
-        needs("path", step_back_errors),
-    ),
-}

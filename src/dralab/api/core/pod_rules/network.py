@@ -4,22 +4,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.core.addresses import port_name_problems, port_problems
+from dralab.api.core.addresses import address_problems, port_name_problems, port_problems
 from dralab.api.core.pod_rules.facts import Surroundings
-from dralab.api.core.pod_rules.parts import address
 from dralab.api.fields import FieldError
-from dralab.api.rules import (
-    Ruleset,
-    at_most_bytes,
-    field,
-    filled,
-    items,
-    needs,
-    one_of,
-    subdomain,
-    text,
-    where,
-)
+from dralab.api.rules import RuleTables
 from dralab.values import names
 from dralab.values.json_types import JsonObject
 
@@ -28,12 +16,9 @@ MOST_SEARCHED: Final = 32
 LONGEST_SEARCH: Final = 2048
 
 
-PORT: Final = Ruleset(
-    "core.validateContainerPorts",
-    needs("containerPort", text(port_problems)),
-    filled("hostPort", text(port_problems)),
-    needs("protocol", one_of("SCTP", "TCP", "UDP")),
-)
+RULES: Final = RuleTables(globals(), address_problems, port_problems)
+PORT: Final = RULES["validateContainerPorts"]
+HOST_ALIAS: Final = RULES["ValidateHostAliases"]
 
 
 def ports(given: Sequence[JsonObject], path: str) -> list[FieldError]:
@@ -93,24 +78,22 @@ def dns(spec: JsonObject, path: str) -> list[FieldError]:
             return [fields.required(f"{at}.nameservers", why)]
     if config is None:
         return []
-    return DNS_CONFIG(config, at)
+    return RULES["validatePodDNSConfig"](config, at)
 
 
-def not_too_many(servers: Sequence[str], path: str) -> list[FieldError]:
-    """There are no more servers than resolvers ask."""
+def _not_too_many(servers: Sequence[str], path: str) -> list[FieldError]:
     if len(servers) <= MOST_SERVERS:
         return []
     why = f"must not have more than {MOST_SERVERS} nameservers"
     return [fields.invalid_value(path, servers, why)]
 
 
-def named_option(option: JsonObject, path: str) -> list[FieldError]:
-    """An option has a name; upstream tells of the option itself."""
+def _named_option(option: JsonObject, path: str) -> list[FieldError]:
+    # Upstream tells of the option itself.
     return [] if option.get("name") else [fields.required(path, "must not be empty")]
 
 
-def searches(searched: Sequence[str], path: str) -> list[FieldError]:
-    """Return what is wrong with the domains in which names are looked up."""
+def _searches(searched: Sequence[str], path: str) -> list[FieldError]:
     errors = []
     if len(searched) > MOST_SEARCHED:
         why = f"must not have more than {MOST_SEARCHED} search paths"
@@ -126,32 +109,3 @@ def searches(searched: Sequence[str], path: str) -> list[FieldError]:
             plain = name.removesuffix(".")
             errors += fields.each(f"{path}[{index}]", plain, names.search_path_problems(plain))
     return errors
-
-
-DNS_CONFIG: Final = Ruleset(
-    "core.validatePodDNSConfig",
-    filled("nameservers", not_too_many),
-    items("nameservers", address),
-    filled("searches", searches),
-    items("options", named_option),
-)
-HOST_ALIAS: Final = Ruleset(
-    "core.ValidateHostAliases", field("ip", address, absent=""), items("hostnames", subdomain)
-)
-
-
-def only_override(spec: JsonObject, path: str) -> list[FieldError]:
-    """A host name in place of the usual one goes with no other."""
-    if spec.get("hostnameOverride") is None:
-        return []
-    return [
-        fields.forbidden(f"{path}.hostnameOverride", f"may not be specified when {part} is true")
-        for part in ("setHostnameAsFQDN", "hostNetwork")
-        if spec.get(part)
-    ]
-
-
-OVERRIDE: Final = (
-    where("hostnameOverride", only_override),
-    field("hostnameOverride", at_most_bytes(64), subdomain),
-)

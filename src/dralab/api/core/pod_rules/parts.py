@@ -4,18 +4,18 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from dralab.api import fields
-from dralab.api.core.addresses import address_problems, port_name_problems, port_problems
+from dralab.api.core.addresses import port_name_problems, port_problems
 from dralab.api.fields import FieldError
-from dralab.api.rules import at_least, between, text
 from dralab.values.json_types import JsonObject
 
 NOTHING: Final[JsonObject] = {}
-MOST_SECONDS: Final = 2**31 - 1
 WINDOWS: Final = "windows"
 
-not_negative: Final = at_least(0)
-mode: Final = between(0, 0o777, "must be a number between 0 and 0777 (octal), both inclusive")
-address: Final = text(address_problems)
+
+def mode(value: int, path: str) -> list[FieldError]:
+    """A number is the permissions of a file."""
+    why = "must be a number between 0 and 0777 (octal), both inclusive"
+    return [] if 0 <= value <= 0o777 else [fields.invalid_value(path, value, why)]
 
 
 def port(value: Any, path: str) -> list[FieldError]:

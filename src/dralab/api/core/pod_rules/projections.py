@@ -1,6 +1,6 @@
 """Files that a node makes in a volume: keys of config maps and secrets, fields, tokens."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from dralab.api import fields
@@ -10,29 +10,13 @@ from dralab.api.core.pod_rules.parts import mode
 from dralab.api.core.volume_sources import descending_errors
 from dralab.api.fields import FieldError
 from dralab.api.label_selectors import label_selector_problems
-from dralab.api.rules import (
-    Check,
-    Ruleset,
-    at_least,
-    at_most,
-    field,
-    filled,
-    invalid_if,
-    items,
-    needs,
-    one_of,
-    required_if,
-)
+from dralab.api.rules import RuleTables
 from dralab.values import names
 from dralab.values.json_types import JsonObject
 
-SHORTEST_TOKEN: Final = 600  # seconds
-LONGEST_TOKEN: Final = 2**32
 SHORTEST_CERTIFICATE: Final = 3600
 LONGEST_CERTIFICATE: Final = 91 * 24 * 3600
 LONGEST_OF_KUBERNETES: Final = 24 * 3600
-KEY_TYPES: Final = ("RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")
-CERTIFICATE_FILES: Final = ("credentialBundlePath", "keyPath", "certificateChainPath")
 TWICE: Final = "conflicting duplicate paths"
 
 
@@ -55,36 +39,14 @@ def _amount_in_file(item: JsonObject, path: str) -> list[FieldError]:
     return resource_reference(amount, f"{path}.resourceFieldRef", in_file=True)
 
 
-KEY_FILE: Final = Ruleset(
-    "core.validateKeyToPath",
-    needs("key"), needs("path"), filled("path", _file), field("mode", mode),
-)  # fmt: skip
-FIELD_FILE: Final = Ruleset(
-    "core.validateDownwardAPIVolumeFile",
-    needs("path", _file),
-    field("fieldRef", _field_in_file),
-    invalid_if(
-        "",
-        lambda item: item.get("fieldRef") is not None and item.get("resourceFieldRef") is not None,
-        "fieldRef and resourceFieldRef can not be specified simultaneously",
-        value=lambda _: "resource",
-    ),
-    _amount_in_file,
-    required_if(
-        "",
-        lambda item: item.get("fieldRef") is None and item.get("resourceFieldRef") is None,
-        "one of fieldRef and resourceFieldRef is required",
-    ),
-    field("mode", mode),
-)
+RULES: Final = RuleTables(globals(), mode, signer_errors)
+KEY_FILE: Final = RULES["validateKeyToPath"]
 
 
-def _field_files(source: JsonObject, path: str) -> list[FieldError]:
-    # Upstream leaves the places of items out.
-    return [error for item in source.get("items") or () for error in FIELD_FILE(item, path)]
-
-
-DOWNWARD: Final = Ruleset("core.validateDownwardAPIVolumeSource", _field_files)
+def field_files(items: Sequence[JsonObject], path: str) -> list[FieldError]:
+    """Return what is wrong with fields of a pod that become files; their places are left out."""
+    at = path.rpartition(".")[0]
+    return [e for item in items for e in RULES["validateDownwardAPIVolumeFile"](item, at)]
 
 
 class _Taken(NamedTuple):
@@ -99,12 +61,13 @@ def projected(source: JsonObject, path: str) -> list[FieldError]:
     """Return what is wrong with a volume that is put together from several sources."""
     errors: list[FieldError] = []
     files: set[str] = set()
+    kinds = RULES["validateProjectionSources"].checks
     for index, part in enumerate(source.get("sources") or ()):
         at = f"{path}.sources[{index}]"
-        given = [kind for kind in PROJECTED if part.get(kind) is not None]
+        given = [kind for kind in kinds if part.get(kind) is not None]
         for kind in given:
             shown = part[kind].get("name") or "" if kind in {"secret", "configMap"} else None
-            errors += PROJECTED[kind](part[kind], f"{at}.{kind}", _Taken(path, files, shown))
+            errors += kinds[kind](part[kind], f"{at}.{kind}", _Taken(path, files, shown))
         if len(given) > 1:
             why = "may not specify more than 1 volume type per source"
             errors.append(fields.forbidden(at, why))
@@ -121,13 +84,12 @@ def _once(file: str, path: str, taken: _Taken) -> list[FieldError]:  # noqa: ARG
 
 def _token_file(source: JsonObject, path: str, taken: _Taken) -> list[FieldError]:  # noqa: ARG001
     # Upstream names the volume and not its source.
-    return TOKEN_FILE(source, taken.volume)
+    return RULES["tokenFile"](source, taken.volume)
 
 
-def _projected_fields(source: JsonObject, path: str, taken: _Taken) -> list[FieldError]:
-    return [
-        error for item in source.get("items") or () for error in FIELD_PROJECTION(item, path, taken)
-    ]
+def _projected_fields(items: Sequence[JsonObject], path: str, taken: _Taken) -> list[FieldError]:
+    at = path.rpartition(".")[0]
+    return [error for item in items for error in RULES["field"](item, at, taken)]
 
 
 def _bundle_name(name: str) -> list[str]:
@@ -203,49 +165,3 @@ def _lifetime(source: JsonObject, path: str) -> list[FieldError]:
 
 def _annotations(annotations: JsonObject, path: str) -> list[FieldError]:
     return [error for key in annotations for error in _domain_key(key.lower(), path)]
-
-
-TOKEN_FILE: Final = Ruleset("core.validateProjectionSources", needs("path", _file))
-KEYS: Final = Ruleset(
-    "core.validateProjectionSources",
-    needs("name"),
-    items("items", KEY_FILE, Ruleset("core.validateProjectionSources", filled("path", _once))),
-)
-FIELD_PROJECTION: Final = Ruleset(
-    "core.validateProjectionSources", FIELD_FILE, filled("path", _once)
-)
-PROJECTED: Final[Mapping[str, Check]] = {
-    "secret": KEYS,
-    "configMap": KEYS,
-    "downwardAPI": Ruleset("core.validateProjectionSources", _projected_fields),
-    "serviceAccountToken": Ruleset(
-        "core.validateProjectionSources",
-        field(
-            "expirationSeconds",
-            at_least(SHORTEST_TOKEN, "may not specify a duration less than 10 minutes"),
-            at_most(LONGEST_TOKEN, "may not specify a duration larger than 2^32 seconds"),
-            absent=0,
-        ),
-        _token_file,
-    ),
-    "clusterTrustBundle": Ruleset(
-        "core.validateProjectionSources",
-        _bundle_named,
-        needs("path", _file),
-        field("path", _once, absent=""),
-    ),
-    "podCertificate": Ruleset(
-        "core.validateProjectionSources",
-        field("signerName", signer_errors, absent=""),
-        filled("userAnnotations", _annotations),
-        field("keyType", one_of(*KEY_TYPES, ordered=True), absent=""),
-        _lifetime,
-        *(filled(part, _file, _once) for part in CERTIFICATE_FILES),
-        required_if(
-            "",
-            lambda source: not any(source.get(part) for part in CERTIFICATE_FILES),
-            "specify at least one of credentialBundlePath, keyPath, and certificateChainPath",
-        ),
-    ),
-}
-"""The sources of a projected volume, in the order in which the server looks for them."""

@@ -5,21 +5,10 @@ from typing import Any, Final
 
 from dralab.api import fields
 from dralab.api.core.pod_rules.facts import Surroundings
-from dralab.api.core.pod_rules.parts import MOST_SECONDS
-from dralab.api.core.pod_rules.windows import OPTIONS
+from dralab.api.core.pod_rules.windows import WINDOWS_OPTIONS
 from dralab.api.core.volume_sources import descending_errors
 from dralab.api.fields import FieldError
-from dralab.api.rules import (
-    Ruleset,
-    at_most_bytes,
-    between,
-    field,
-    filled,
-    items,
-    needs,
-    one_of,
-    where,
-)
+from dralab.api.rules import RuleTables
 from dralab.values.json_types import JsonObject
 
 PROFILES: Final = ("Localhost", "RuntimeDefault", "Unconfined")
@@ -37,15 +26,19 @@ SYSCTL: Final = f"({SYSCTL_PART}[\\./])*{SYSCTL_PART}"
 SYSCTL_NAME: Final = re.compile(SYSCTL, re.ASCII)
 
 
-def unmasked_users(mount: str, path: str, around: Surroundings) -> list[FieldError]:
-    """Only a pod with users of its own sees all of /proc."""
+RULES: Final = RuleTables(globals(), WINDOWS_OPTIONS)
+SECURITY_CONTEXT: Final = RULES["ValidateSecurityContext"]
+OF_POD: Final = RULES["validatePodSpecSecurityContext"]
+MORE_OF_POD: Final = RULES["validatePodSpecSecurityContext/more"]
+
+
+def _users_for_unmasked(mount: str, path: str, around: Surroundings) -> list[FieldError]:
     if mount != "Unmasked" or not around.host_users:
         return []
     return [fields.invalid_value(path, mount, "`hostUsers` must be false to use `Unmasked`")]
 
 
-def no_way_to_escalate(context: JsonObject, path: str) -> list[FieldError]:
-    """Where privileges may not grow, there is nothing that lets them."""
+def _no_way_to_escalate(context: JsonObject, path: str) -> list[FieldError]:
     if context.get("allowPrivilegeEscalation") is not False:
         return []
     added = (context.get("capabilities") or {}).get("add") or ()
@@ -55,22 +48,20 @@ def no_way_to_escalate(context: JsonObject, path: str) -> list[FieldError]:
     return [fields.invalid_value(path, _in_go(context), first + why) for why in whys]
 
 
-def file_of_seccomp(profile: JsonObject, path: str) -> list[FieldError]:
-    """Only a profile of the node has a file, below its folder."""
-    at, file = f"{path}.localhostProfile", profile.get("localhostProfile")
-    if profile.get("type") == "Localhost":
-        if file is None:
-            return [fields.required(at, "must be set when seccomp type is Localhost")]
-        return descending_errors(file, at)
-    if file is None:
+def _file_of_seccomp(profile: JsonObject, path: str) -> list[FieldError]:
+    file = profile.get("localhostProfile")
+    if file is None or profile.get("type") != "Localhost":
         return []
-    shown = {"Type": profile.get("type") or "", "LocalhostProfile": file}
-    why = "can only be set when seccomp type is Localhost"
-    return [fields.invalid_value(at, shown, why)]
+    return descending_errors(file, f"{path}.localhostProfile")
 
 
-def file_of_app_armor(profile: JsonObject, path: str) -> list[FieldError]:
-    """Only a profile of the node has a name."""
+def _profile_in_go(profile: JsonObject) -> JsonObject:
+    return {
+        "Type": profile.get("type") or "", "LocalhostProfile": profile.get("localhostProfile")
+    }  # fmt: skip
+
+
+def _file_of_app_armor(profile: JsonObject, path: str) -> list[FieldError]:
     kind, file = profile.get("type") or "", profile.get("localhostProfile")
     at, errors = f"{path}.localhostProfile", []
     if kind not in PROFILES:
@@ -82,38 +73,9 @@ def file_of_app_armor(profile: JsonObject, path: str) -> list[FieldError]:
         return [fields.required(at, "must be set when AppArmor type is Localhost")]
     if file != file.strip():
         errors.append(fields.invalid_value(at, file, "must not be padded with whitespace"))
-    return errors + at_most_bytes(LONGEST_PROFILE)(file, at)
-
-
-NUMBER: Final = between(0, MOST_SECONDS)
-SECCOMP: Final = Ruleset(
-    "core.validateSeccompProfileField",
-    needs("type", one_of(*PROFILES), why="type is required when seccompProfile is set"),
-    file_of_seccomp,
-)
-APP_ARMOR: Final = Ruleset(
-    "core.validateAppArmorProfileField",
-    needs("type", one_of(*PROFILES), why="type is required when appArmorProfile is set"),
-    file_of_app_armor,
-)
-WINDOWS_AND_ARMOR: Final = (field("windowsOptions", OPTIONS), field("appArmorProfile", APP_ARMOR))
-OF_CONTAINER: Final = Ruleset(
-    "core.ValidateSecurityContext",
-    field("runAsUser", NUMBER),
-    field("runAsGroup", NUMBER),
-    field("procMount", one_of("Default", "Unmasked"), unmasked_users),
-    field("seccompProfile", SECCOMP),
-    no_way_to_escalate,
-    *WINDOWS_AND_ARMOR,
-)
-
-
-def one_process_space(spec: JsonObject, path: str) -> list[FieldError]:
-    """Processes are shared among containers, or with the host."""
-    if not spec.get("shareProcessNamespace") or not spec.get("hostPID"):
-        return []
-    at, why = "securityContext.shareProcessNamespace", "ShareProcessNamespace and HostPID cannot "
-    return [fields.invalid_value(f"{path}.{at}", True, f"{why}both be enabled")]  # noqa: FBT003
+    if len(file.encode()) > LONGEST_PROFILE:
+        errors.append(fields.too_long(at, LONGEST_PROFILE))
+    return errors
 
 
 def sysctls(spec: JsonObject, path: str) -> list[FieldError]:
@@ -145,30 +107,6 @@ def _of_host(name: str, spec: JsonObject, path: str) -> list[FieldError]:
             why = f"may not be specified when '{part}' is true"
             return [fields.invalid_value(path, name, why)]
     return []
-
-
-IDENTITIES: Final = Ruleset(
-    "core.validatePodSpecSecurityContext",
-    field("fsGroup", NUMBER),
-    field("runAsUser", NUMBER),
-    field("runAsGroup", NUMBER),
-    items("supplementalGroups", NUMBER),
-)
-SETTINGS: Final = Ruleset(
-    "core.validatePodSpecSecurityContext",
-    field("fsGroupChangePolicy", one_of("Always", "OnRootMismatch")),
-    field("seccompProfile", SECCOMP),
-    *WINDOWS_AND_ARMOR,
-    field("supplementalGroupsPolicy", one_of("Merge", "Strict")),
-    # MountOption: as where the gate SELinuxMount is off.
-    field("seLinuxChangePolicy", one_of("Recursive")),
-)
-OF_POD: Final = (
-    filled("securityContext", IDENTITIES),
-    where("shareProcessNamespace", one_process_space),
-    where("securityContext", sysctls),
-    filled("securityContext", SETTINGS),
-)
 
 
 def _in_go(context: JsonObject) -> dict[str, Any]:

@@ -4,36 +4,44 @@ from collections.abc import Sequence
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.core.pod_rules import network, security, windows
 from dralab.api.core.pod_rules.affinity import AFFINITY, spread
 from dralab.api.core.pod_rules.claims import resource_claims
 from dralab.api.core.pod_rules.containers import containers, image_problems
 from dralab.api.core.pod_rules.facts import PodFacts, Surroundings
-from dralab.api.core.pod_rules.parts import MOST_SECONDS, NOTHING, containers_of
+from dralab.api.core.pod_rules.network import HOST_ALIAS, dns, on_host_network
+from dralab.api.core.pod_rules.parts import NOTHING, containers_of
 from dralab.api.core.pod_rules.resources import overhead, pod_resources
+from dralab.api.core.pod_rules.security import MORE_OF_POD, OF_POD, sysctls
 from dralab.api.core.pod_rules.tolerations import TOLERATION
 from dralab.api.core.pod_rules.volumes import volumes
+from dralab.api.core.pod_rules.windows import host_processes, system
 from dralab.api.fields import FieldError
 from dralab.api.metadata import label_problems
-from dralab.api.rules import (
-    Ruleset,
-    between,
-    field,
-    filled,
-    invalid_if,
-    items,
-    label,
-    needs,
-    one_of,
-    qualified,
-    required_if,
-    subdomain,
-    where,
-)
+from dralab.api.rules import RuleTables, qualified
 from dralab.values.json_types import JsonObject
 
-DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 HOST_PARTS: Final = {"hostPID": "HostPID", "hostIPC": "HostIPC"}
+
+
+RULES: Final = RuleTables(
+    globals(),
+    AFFINITY,
+    HOST_ALIAS,
+    MORE_OF_POD,
+    OF_POD,
+    TOLERATION,
+    containers,
+    dns,
+    host_processes,
+    label_problems,
+    on_host_network,
+    overhead,
+    pod_resources,
+    spread,
+    sysctls,
+    system,
+)
+POD_SPEC: Final = RULES["ValidatePodSpec"]
 
 
 def pod_spec_problems(
@@ -137,58 +145,3 @@ def _tokens(spec: JsonObject, path: str, around: Surroundings) -> list[FieldErro
             if source.get("serviceAccountToken") is not None
         ]
     return errors
-
-
-POD_SPEC: Final = Ruleset(
-    "core.ValidatePodSpec",
-    containers,
-    where("resources", pod_resources),
-    where("hostNetwork", network.on_host_network),
-    needs("restartPolicy", one_of("Always", "OnFailure", "Never", ordered=True)),
-    needs("dnsPolicy", one_of(*DNS_POLICIES, ordered=True)),
-    filled("nodeSelector", label_problems),
-    *security.OF_POD,
-    field("affinity", AFFINITY),
-    network.dns,
-    items(
-        "readinessGates",
-        Ruleset("core.validateReadinessGates", field("conditionType", qualified, absent="")),
-    ),
-    filled("schedulingGates", _gates),
-    filled("topologySpreadConstraints", spread),
-    windows.host_processes,
-    where("hostUsers", _own_users),
-    *network.OVERRIDE,
-    filled("serviceAccountName", subdomain),
-    filled("nodeName", subdomain),
-    field("activeDeadlineSeconds", between(1, MOST_SECONDS)),
-    filled("hostname", label),
-    filled("subdomain", label),
-    items("tolerations", TOLERATION),
-    items("hostAliases", network.HOST_ALIAS),
-    filled("priorityClassName", subdomain),
-    field("runtimeClassName", subdomain),
-    where(
-        "preemptionPolicy",
-        required_if("preemptionPolicy", lambda spec: spec["preemptionPolicy"] == ""),
-    ),
-    filled("preemptionPolicy", one_of("PreemptLowerPriority", "Never", ordered=True)),
-    filled("overhead", overhead),
-    where("os", windows.system),
-    field(
-        "schedulingGroup",
-        Ruleset(
-            "core.validatePodSchedulingGroup",
-            invalid_if(
-                "podGroupName",
-                lambda group: group.get("podGroupName") is None,
-                "must specify one of: `podGroupName`",
-            ),
-            field("podGroupName", subdomain),
-        ),
-    ),
-    _variables_of_files,
-    where("volumes", _tokens),
-    _images,
-    where("schedulingGates", _ungated_node),
-)

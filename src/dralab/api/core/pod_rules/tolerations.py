@@ -4,37 +4,19 @@ from typing import Any, Final
 
 from dralab.api import fields
 from dralab.api.fields import FieldError
-from dralab.api.rules import Ruleset, filled, one_of, qualified
+from dralab.api.rules import RuleTables
 from dralab.values import names
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import is_decimal_integer
 
 PLAIN: Final = ("Equal", "Exists")
 COMPARING: Final = ("Equal", "Exists", "Lt", "Gt")
-NO_KEY: Final = (
-    'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-)
 
 
-def key_for_values(toleration: JsonObject, path: str) -> list[FieldError]:
-    """Only one that tolerates everything has no key."""
-    operator = toleration.get("operator") or ""
-    if toleration.get("key") or operator == "Exists":
-        return []
-    return [fields.invalid_value(f"{path}.operator", operator, NO_KEY)]
+TOLERATION: Final = RuleTables(globals())["ValidateTolerations"]
 
 
-def seconds_of_eviction(toleration: JsonObject, path: str) -> list[FieldError]:
-    """Only what evicts does so after a while."""
-    effect = toleration.get("effect") or ""
-    if toleration.get("tolerationSeconds") is None or effect == "NoExecute":
-        return []
-    why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-    return [fields.invalid_value(f"{path}.effect", effect, why)]
-
-
-def value_of_operator(toleration: JsonObject, path: str, around: Any) -> list[FieldError]:
-    """The value is what the operator compares with; Lt and Gt need a gate."""
+def _value_of_operator(toleration: JsonObject, path: str, around: Any) -> list[FieldError]:
     operator, value = toleration.get("operator") or "", toleration.get("value") or ""
     at, comparing = f"{path}.operator", getattr(around, "comparing", False)
     if operator in {"", "Equal"}:
@@ -67,13 +49,3 @@ def _range_problem(text: str) -> str:
     if number is None:
         return f"{shown}invalid syntax"
     return "" if -(2**63) <= number < 2**63 else f"{shown}value out of range"
-
-
-TOLERATION: Final = Ruleset(
-    "core.ValidateTolerations",
-    filled("key", qualified),
-    key_for_values,
-    seconds_of_eviction,
-    value_of_operator,
-    filled("effect", one_of("NoSchedule", "PreferNoSchedule", "NoExecute", ordered=True)),
-)

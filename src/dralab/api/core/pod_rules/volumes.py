@@ -5,23 +5,13 @@ from typing import Final
 
 from dralab.api import fields
 from dralab.api.core.pod_rules.parts import mode
-from dralab.api.core.pod_rules.projections import DOWNWARD, KEY_FILE, projected
+from dralab.api.core.pod_rules.projections import KEY_FILE, field_files, projected
 from dralab.api.core.volume_sources import SOURCES
 from dralab.api.core.volumes import claim_spec_errors
 from dralab.api.fields import FieldError
 from dralab.api.metadata import template_problems
-from dralab.api.rules import (
-    Check,
-    Ruleset,
-    field,
-    forbidden_if,
-    items,
-    label,
-    needs,
-    one_of,
-    present,
-)
-from dralab.values import names, quantity
+from dralab.api.rules import RuleTables
+from dralab.values import names
 from dralab.values.json_types import JsonObject
 
 MOST_WITH_INITIATOR: Final = 64
@@ -38,48 +28,9 @@ JUDGED_AS: Final = {"gcePersistentDisk": "persistentDisk"}
 TOO_MANY_AS: Final = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
 
 
-NAME: Final = Ruleset("core.ValidateVolumes", needs("name", label))
-IMAGE: Final = Ruleset(
-    "core.validateImageVolumeSource",
-    needs("pullPolicy", one_of("Always", "IfNotPresent", "Never")),
+RULES: Final = RuleTables(
+    globals(), KEY_FILE, SOURCES, claim_spec_errors, field_files, mode, projected, template_problems
 )
-OF_PODS: Final[Mapping[str, Check]] = {
-    **SOURCES,
-    "emptyDir": Ruleset(
-        "core.validateEmptyDirVolumeSource",
-        forbidden_if(
-            "sizeLimit",
-            lambda source: quantity.parse(source.get("sizeLimit") or "0") < 0,
-            "SizeLimit field must be a valid resource quantity",
-        ),
-    ),
-    "ephemeral": Ruleset(
-        "core.validateEphemeralVolumeSource",
-        present(
-            "volumeClaimTemplate",
-            Ruleset(
-                "core.ValidatePersistentVolumeClaimTemplate",
-                field("metadata", template_problems),
-                field("spec", claim_spec_errors, absent={}),
-            ),
-        ),
-    ),
-    "image": IMAGE,
-    "projected": Ruleset(
-        "core.validateProjectedVolumeSource", field("defaultMode", mode), projected
-    ),
-    "downwardAPI": Ruleset(
-        "core.validateDownwardAPIVolumeSource", field("defaultMode", mode), DOWNWARD
-    ),
-    "secret": Ruleset(
-        "core.validateSecretVolumeSource",
-        needs("secretName"), field("defaultMode", mode), items("items", KEY_FILE),
-    ),
-    "configMap": Ruleset(
-        "core.validateConfigMapVolumeSource",
-        needs("name"), field("defaultMode", mode), items("items", KEY_FILE),
-    ),
-}  # fmt: skip
 
 
 def volumes(
@@ -100,7 +51,7 @@ def volumes(
     for index, volume in enumerate(given):
         at, name = f"{path}.volumes[{index}]", volume.get("name") or ""
         found = _volume(volume, name, at, pod_name)
-        found += NAME(volume, at)
+        found += RULES["ValidateVolumes"](volume, at)
         if name in good:
             found.append(fields.duplicate(f"{at}.name", name))
         if not found:
@@ -126,7 +77,7 @@ def _volume(volume: JsonObject, name: str, path: str, pod_name: str | None) -> l
             at = f"{path}.{JUDGED_AS.get(kind, kind)}"
             if kind == "image" and pod_name is not None and not volume[kind].get("reference"):
                 errors.append(fields.required(f"{at}.reference"))
-            errors += OF_PODS[kind](volume[kind], at)
+            errors += RULES["validateVolumeSource"].checks[kind](volume[kind], at)
             if kind == "ephemeral" and pod_name and name:
                 errors += _claim_name(f"{pod_name}-{name}", name, path)
         if kind == "iscsi":

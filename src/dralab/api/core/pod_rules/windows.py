@@ -6,11 +6,10 @@ from typing import Final
 from dralab.api import fields
 from dralab.api.core.pod_rules.parts import NOTHING, WINDOWS, containers_of
 from dralab.api.fields import FieldError
-from dralab.api.rules import Ruleset, field, subdomain
+from dralab.api.rules import RuleTables
 from dralab.values.json_types import JsonObject
 
 SYSTEMS: Final = ("linux", WINDOWS)
-LARGEST_SPEC: Final = 64  # KiB
 LONGEST_DOMAIN: Final = 256
 LONGEST_USER: Final = 104
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -33,31 +32,15 @@ OF_CONTAINER: Final = (
 FALSE_IS_UNSET: Final = ("hostPID", "hostIPC")
 
 
-def size_of_spec(text: str, path: str) -> list[FieldError]:
-    """A specification is not empty and not too large."""
-    if not text:
-        return [fields.invalid_value(path, text, "gmsaCredentialSpec cannot be an empty string")]
-    if len(text.encode()) > LARGEST_SPEC * 1024:
-        why = f"gmsaCredentialSpec size must be under {LARGEST_SPEC} KiB"
-        return [fields.invalid_value(path, text, why)]
-    return []
+WINDOWS_OPTIONS: Final = RuleTables(globals())["validateWindowsSecurityContextOptions"]
 
 
-def user_of_windows(user: str, path: str) -> list[FieldError]:
-    """A user has the form of Windows."""
-    return fields.each(path, user, [f"runAsUserName{why}" for why in _user(user)])
-
-
-OPTIONS: Final = Ruleset(
-    "core.validateWindowsSecurityContextOptions",
-    field("gmsaCredentialSpecName", subdomain),
-    field("gmsaCredentialSpec", size_of_spec),
-    field("runAsUserName", user_of_windows),
-)
+def user_problems(name: str) -> list[str]:
+    """Return why a text is not a user, with a domain and a backslash before it or without."""
+    return [f"runAsUserName{why}" for why in _user(name)]
 
 
 def _user(name: str) -> list[str]:
-    """Return why a text is not a user, with a domain and a backslash before it or without."""
     if not name:
         return [" cannot be an empty string"]
     if CONTROL.search(name):
