@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Final
 
 from dralab.allocation import v1
@@ -21,12 +22,13 @@ from dralab.explanation.findings import NodeFindings, findings, reason_against
 from dralab.explanation.names import counted, device_name, listed, shortened
 from dralab.explanation.sentences import left_out
 from dralab.explanation.text import EVENT_BYTES, Spots, brief, short_subject
+from dralab.explanation.trial import LiveTrial
 from dralab.explanation.why import WaitingPod, diagnosis_of, why
 from dralab.kernel.clock import SECOND
 from dralab.objects import event_texts
 from dralab.objects.claims import allocation_of, results_of
 from dralab.objects.conditions import condition_of
-from dralab.objects.metadata import key_of, metadata_of, spec_of, uid_of
+from dralab.objects.metadata import NamespacedName, key_of, metadata_of, spec_of, uid_of
 from dralab.objects.requests import amount_of
 from dralab.objects.taints import OF_AUTOSCALER, taints_of
 from dralab.objects.volumes import claims_of as volume_claims_of
@@ -225,6 +227,11 @@ class ReasonWriter:
                 questions=QUESTIONS,
             )
         )
+        own = {_token(at): NamespacedName(one.namespace, one.name) for at, one in enumerate(claims)}
+        trial = LiveTrial(asked, own)
+        tried = (trial.confirmed(each) for each in found.helps)
+        enough = islice((each for each in tried if each is not None and each.now), 1)
+        found = replace(found, helps=tuple(enough))
         text = brief(found, EVENT_BYTES - ROOM, known=refusal.message)
         self._told[shape] = now, text
         if len(self._told) > REMEMBERED:

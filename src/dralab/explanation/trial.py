@@ -6,7 +6,8 @@ worth a trial is left to `helps` and `unfit`; but whose end would be enough, and
 deleted or preempted, is found out here.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice, product
@@ -24,11 +25,13 @@ from dralab.objects.pods import is_finished
 from dralab.objects.taints import UNSCHEDULABLE, taints_of
 from dralab.scheduling.backlog import DEFAULT_NAMESPACE
 from dralab.scheduling.copies import copies, put
+from dralab.scheduling.cycle import schedule
 from dralab.scheduling.model import ClusterModel, Decision
 from dralab.scheduling.pod_question import PodQuestion
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.preemption import eviction_for
 from dralab.scheduling.state import PodPlacement, Refusal
+from dralab.scheduling.victims import PodsAway, Victim
 from dralab.values.json_patches import json_patch
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -37,17 +40,22 @@ MOST_TRIED: Final = 48
 MOST_NODES: Final = 6
 MOST_TOGETHER: Final = 48
 """Combinations of changes that are tried."""
+MOST_CYCLES: Final = 8
+"""Cycles of a scheduler at work for one event."""
 STAYS: Final = frozenset({"spelling", "guard", "value", "count", "constraint", "tolerate", "drop"})
 """Changes of what is asked for: they may be right, although something else is missing too."""
 
 
-class Trial:
-    """Tries changes for one pod of a model, and forgets them."""
+class Confirming(ABC):
+    """Confirms changes for one pod: each is tried, and forgotten."""
 
-    def __init__(self, model: ClusterModel, asked: PodQuestion) -> None:
-        self.model = model
+    def __init__(self, asked: PodQuestion) -> None:
         self.asked = asked
         self._known: dict[int, tuple[Help, Help | None]] = {}
+
+    @abstractmethod
+    def after(self, helps: Sequence[Help]) -> Decision | None:
+        """Return what the scheduler decides once some helps are followed; None: nobody can tell."""
 
     def confirmed(self, help_: Help) -> Help | None:
         """Return a help as the scheduler confirms it: `now`, or with what is `lacking` after it.
@@ -67,6 +75,39 @@ class Trial:
         """Return whether a pod gets its place after a help."""
         found = self.confirmed(help_)
         return found is not None and found.now
+
+    def _confirmed(self, help_: Help) -> Help | None:
+        found = self._of_pod(help_)
+        if found.kind == "wait" and found.note == "any" and found.now:
+            enough = (one.who[0] for one in single(found) if self._helps(one))
+            who = tuple(islice(enough, MOST_NAMED))
+            more = found.number - len(found.who) if len(found.who) <= MOST_NAMED else 0
+            return replace(found, who=who, number=len(who) + more) if who else None
+        decided = self.after(found.parts or [found])
+        if decided is None:
+            return replace(found, now=False)
+        if isinstance(decided, PodPlacement):
+            return replace(found, now=True)
+        if found.kind not in STAYS:
+            return None
+        first = decided.blocked or decided.fatal
+        lacking = ((first, 0),) if first else tuple(decided.reasons.items())
+        return replace(found, now=False, lacking=lacking)
+
+    def _helps(self, help_: Help) -> bool:
+        return isinstance(self.after([help_]), PodPlacement)
+
+    def _of_pod(self, help_: Help) -> Help:
+        """Return a help as one of an object that can be changed."""
+        return help_
+
+
+class Trial(Confirming):
+    """Tries changes for one pod of a model."""
+
+    def __init__(self, model: ClusterModel, asked: PodQuestion) -> None:
+        super().__init__(asked)
+        self.model = model
 
     def combined(self, choices: Iterable[Sequence[Sequence[Help]]]) -> Help | None:
         """Return the first combination that is enough: one help of each list of a choice."""
@@ -104,27 +145,6 @@ class Trial:
                 places = [model.decide(each, to) for each, to in moved]
                 decided = next((each for each in places if isinstance(each, Refusal)), decided)
             return decided
-
-    def _confirmed(self, help_: Help) -> Help | None:
-        found = self._of_pod(help_)
-        if found.kind == "wait" and found.note == "any" and found.now:
-            enough = (one.who[0] for one in single(found) if self._helps(one))
-            who = tuple(islice(enough, MOST_NAMED))
-            more = found.number - len(found.who) if len(found.who) <= MOST_NAMED else 0
-            return replace(found, who=who, number=len(who) + more) if who else None
-        decided = self.after(found.parts or [found])
-        if decided is None:
-            return replace(found, now=False)
-        if isinstance(decided, PodPlacement):
-            return replace(found, now=True)
-        if found.kind not in STAYS:
-            return None
-        first = decided.blocked or decided.fatal
-        lacking = ((first, 0),) if first else tuple(decided.reasons.items())
-        return replace(found, now=False, lacking=lacking)
-
-    def _helps(self, help_: Help) -> bool:
-        return isinstance(self.after([help_]), PodPlacement)
 
     # --- carrying out
 
@@ -203,6 +223,58 @@ class Trial:
         edits = tuple({"op": "replace", "path": pointer(each), "value": value} for each in fields)
         owner = MarkedField(owner=("pod", str(asked.pod.key)), field=fields[0], text=value)
         return replace(help_, mark=owner, edits=edits)
+
+
+class LiveTrial(Confirming):
+    """Tries what its own claims, or an end of others, do for a pod: on the state of a scheduler.
+
+    Each try is one cycle, and there are few. `claims` names the claims as helps name them.
+    """
+
+    def __init__(self, asked: PodQuestion, claims: Mapping[str, NamespacedName]) -> None:
+        super().__init__(asked)
+        self.claims = claims
+        self.left = MOST_CYCLES
+
+    def after(self, helps: Sequence[Help]) -> Decision | None:
+        """Return what the scheduler decides once some helps are followed; None: nobody can tell."""
+        state, pod = self.asked.state, self.asked.pod
+        supposed: dict[NamespacedName, JsonDict] = {}
+        leaving: list[Victim] = []
+        for each in helps:
+            if patch := patch_of(each):
+                key = self.claims.get(each.mark.owner[1]) if each.mark is not None else None
+                claim = None if key is None else supposed.get(key) or state.demands.claim(key)
+                if key is None or claim is None:
+                    return None
+                supposed[key] = dict(json_patch(claim, patch))
+            elif each.kind == "wait":
+                leaving += map(self._users, each.who)
+            else:
+                return None
+        if self.left <= 0 or not all(unit.pods for unit in leaving):
+            return None
+        self.left -= 1
+        away = PodsAway(state)
+        try:
+            for unit in leaving:
+                away.take(unit)
+            with state.demands.supposing(supposed):
+                return schedule(state, pod, state.table.live)
+        finally:
+            away.bring_all_back()
+
+    def _users(self, name: str) -> Victim:
+        """Return the pods on nodes that use a claim; none where the claim has other users, too."""
+        state = self.asked.state
+        claim = state.demands.claim(_key(name))
+        users = set() if claim is None else state.devices.users_of(claim)
+        there = [
+            (node, pods[uid])
+            for node, pods in zip(state.table.names, state.table.pods, strict=True)
+            for uid in sorted(users & pods.keys())
+        ]
+        return Victim(pods=tuple(there) if len(there) == len(users) else (), priority=0)
 
 
 def single(help_: Help) -> Iterator[Help]:

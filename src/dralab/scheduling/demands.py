@@ -4,7 +4,8 @@ Sources: kube-scheduler's DynamicResources plugin (texts, order of checks), KEP-
 resources), KEP-5729 (claims of pod groups).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -138,6 +139,16 @@ class DemandReader:
     def claim(self, key: NamespacedName) -> JsonDict | None:
         """Return a claim; None if there is none of that name."""
         return self._claim(key)
+
+    @contextmanager
+    def supposing(self, claims: Mapping[NamespacedName, JsonDict]) -> Iterator[None]:
+        """Take it in between that claims have another form."""
+        before = self._claim
+        self._claim = lambda key: claims.get(key) or before(key)
+        try:
+            yield
+        finally:
+            self._claim = before
 
     def claims_of(self, pod: PodInfo) -> list[JsonDict]:
         """Return the claims that a pod names and that are there."""

@@ -207,12 +207,16 @@ class ClusterDevices:
         for claim in claims:
             uid = uid_of(claim)
             if self._holdings.parts_of(uid):
-                known = {str(user.get("uid")) for user in consumers_of(claim)}
-                found[uid] = known.union(self._counting_on.get(uid, ()))
+                found[uid] = self.users_of(claim)
         pending = _pending_uid(pod)
         if self._holdings.parts_of(pending):
             found[pending] = {pod.uid}
         return found
+
+    def users_of(self, claim: JsonObject) -> set[str]:
+        """Return the uids of those who have a claim reserved, or count on it."""
+        known = {str(user.get("uid")) for user in consumers_of(claim)}
+        return known.union(self._counting_on.get(uid_of(claim), ()))
 
     def claims_named(self, pod: PodInfo, claims: Iterable[JsonDict]) -> set[str]:
         """Return the uids of all claims of a pod, the one for extended resources included."""
