@@ -152,8 +152,12 @@ def live_scheduler(_: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswe
     with cluster.server.store.lock, cluster.server.store.batch():
         for item in copy.deepcopy(objects):
             key = _key(cluster.server.resources.kinds, item)
-            if cluster.server.store.get(key) is None:
+            if item["kind"] != "ResourceQuota" and cluster.server.store.get(key) is None:
                 cluster.server.store.create(key, item)
+    for item in objects:
+        if item["kind"] == "ResourceQuota":
+            # The server counts what quotas allow when they are written.
+            cluster.client.create(RESOURCE_QUOTAS, copy.deepcopy(item), NAMESPACE)
     cluster.wait(5)
     pod = cluster.server.store.get(Key("pods", NAMESPACE, name)).value
     conditions = (pod.get("status") or {}).get("conditions") or ()

@@ -74,6 +74,6 @@ class PageWords:
             str(key_of(plan.claim)): shortened(str(each.pod.key))
             for each in self._model.running.values()
             for plan in each.plans
-            if plan.claim["metadata"].get("name")
+            if not plan.is_new
         }
         return Names(holders=holders)

@@ -365,7 +365,8 @@ DRA060 Not settled
   > Simplify the claim: fewer requests, fewer constraints.
 DRA061 A quota is exhausted
   ~ train text=quota team allows 4 of gpu, 4 in use and 1 more asked for
-  : A ResourceQuota of the namespace keeps the claim from being made from its template.
+  : A ResourceQuota of the namespace keeps a claim from being made: from its template, or by the
+  : scheduler for extended resources, on the node that it has chosen.
   > Wait until claims of the namespace are deleted, ask for less, or raise the quota.
 DRA062 A volume keeps it from the devices
   ~ train text=node-7 has the devices, but its volume (claim data) cannot be used there

@@ -289,7 +289,7 @@ def single(help_: Help) -> Iterator[Help]:
 def claim_names_of(placed: PodPlacement) -> Iterator[str]:
     """Yield the names of the claims of a pod that runs, as helps name them."""
     for plan in placed.plans:
-        if plan.claim["metadata"].get("name"):
+        if not plan.is_new:
             yield from (str(key_of(plan.claim)), shortened(str(key_of(plan.claim))))
 
 

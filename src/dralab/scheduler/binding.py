@@ -228,7 +228,7 @@ def _write_claim(
     client: Client, pod: PodInfo, plan: ClaimPlan, now: str, latest: JsonDict | None
 ) -> tuple[JsonDict, JsonDict | None]:
     claim = plan.claim
-    if not claim["metadata"].get("name"):
+    if plan.is_new:
         claim, latest = _create_synthetic(client, pod, plan, latest)
     if is_deleting(claim):
         raise ApiError.conflict(

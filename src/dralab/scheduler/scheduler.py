@@ -226,8 +226,7 @@ class Scheduler:
         held = [
             claim
             for plan in placement.plans
-            if plan.claim["metadata"].get("name")
-            and (claim := self._claims.get(key_of(plan.claim))) is not None
+            if not plan.is_new and (claim := self._claims.get(key_of(plan.claim))) is not None
         ]
         if undo and held:
             self._give_back(pod, held, str(error))

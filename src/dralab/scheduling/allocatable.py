@@ -39,9 +39,14 @@ class ClaimPlan(NamedTuple):
     mappings: tuple[JsonObject, ...] = ()
 
     @property
+    def is_new(self) -> bool:
+        """Whether the claim is still to be made."""
+        return not self.claim["metadata"].get("name")
+
+    @property
     def name(self) -> str:
         """The claim's name, or what stands for it."""
-        return self.claim["metadata"].get("name") or EXTENDED_CLAIM
+        return EXTENDED_CLAIM if self.is_new else self.claim["metadata"]["name"]
 
 
 class InsufficientResource(NamedTuple):

@@ -6,7 +6,7 @@ pods that run, have ended or are being deleted do not wait, and a workload stand
 pods where its own are there. Where the devices come from is left to `snapshot`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ from dralab.scheduling.reasons import (
     TEMPLATE_NOT_FOUND,
     Reason,
 )
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.quantity import QuantityError, parse_any
 
 DEFAULT_NAMESPACE: Final = "default"
@@ -220,19 +220,19 @@ class Backlog:
             "spec": spec["spec"],
         }
         stored = self._claims.get(key(made))
-        return stored or self._exceeded(made, namespace) or made
+        return stored or self.exceeded(made) or made
 
-    def _exceeded(self, claim: JsonDict, namespace: str) -> Reason | None:
-        """Return which ResourceQuota keeps a claim from being made."""
+    def exceeded(self, claim: JsonObject, beside: Iterable[JsonObject] = ()) -> Reason | None:
+        """Return which ResourceQuota keeps a claim from being made, `beside` those not stored."""
+        namespace = _namespace(claim)
+        every = [*self._claims.values(), *beside]
         for item in self._by_kind.get("ResourceQuota", ()):
             if key(item)[0] != namespace:
                 continue
             spec = spec_of(item)
             asked = quota.usage(*CLAIMS, claim)
             hard = {name: parse_any(limit) for name, limit in (spec.get("hard") or {}).items()}
-            stored = (
-                (*CLAIMS, each) for name, each in self._claims.items() if name[0] == namespace
-            )
+            stored = ((*CLAIMS, each) for each in every if _namespace(each) == namespace)
             used = quota.total(spec, stored, [name for name in hard if asked.get(name)])
             for name, amount in used.items():
                 if amount + asked[name] > hard[name]:
@@ -258,8 +258,11 @@ class Backlog:
 
 def key(item: Mapping[str, Any]) -> Key:
     """Return namespace and name of an object; one without a namespace is in `default`."""
-    metadata = item["metadata"]
-    return metadata.get("namespace") or DEFAULT_NAMESPACE, metadata["name"]
+    return _namespace(item), item["metadata"]["name"]
+
+
+def _namespace(item: Mapping[str, Any]) -> str:
+    return item["metadata"].get("namespace") or DEFAULT_NAMESPACE
 
 
 def bad_quantity(pod: Mapping[str, Any]) -> Reason | None:

@@ -77,7 +77,11 @@ def schedule(
     if found is NOT_KEPT:
         found = _placed(state, pod, demand, outcomes, shortages, among)
     if isinstance(found, PodPlacement):
-        return found
+        # As kube-scheduler, which finds out in PreBind: no other node is tried.
+        forbidden = state.forbids(found) if state.forbids else None
+        return (
+            found if forbidden is None else Refusal(pod=pod, nodes=table.count, blocked=forbidden)
+        )
     refused = refusal(state, pod, demand, outcomes, shortages, kind)
     if kind is not None:
         state.remember(refused)
@@ -128,7 +132,9 @@ def placement(state: ClusterState, pod: PodInfo) -> PodPlacement | None:
         return None
     kind = _kept_kind(state, pod, demand)
     found = _by_kept_scores(state, kind, pod, demand, {})
-    return _placed(state, pod, demand, {}, {}) if found is NOT_KEPT else found
+    if found is NOT_KEPT:
+        found = _placed(state, pod, demand, {}, {})
+    return None if found is not None and state.forbids and state.forbids(found) else found
 
 
 def _placed(  # noqa: PLR0917 - what is found out on the way goes into both mappings

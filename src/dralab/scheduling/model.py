@@ -99,6 +99,7 @@ class ClusterModel:
             self.objects.not_made,
         )
         self.state = ClusterState(table, self.devices, demands, volumes, groups=self.objects.groups)
+        self.state.forbids = self._forbids if self.objects.of("ResourceQuota") else None
         self.running: dict[str, PodPlacement] = {}
         self.waiting: list[PodInfo] = []
         # Pods that lost their place in the course of a change, and those that then had to wait.
@@ -485,6 +486,16 @@ class ClusterModel:
                 others = [each for each in self.members(pod) if each.uid != pod.uid]
                 return self.run([*others, pod])[pod.uid]
             return self.try_pod(pod, only)
+
+    def _forbids(self, placement: PodPlacement) -> Reason | None:
+        """Return which quota keeps the claim for extended resources from being made."""
+        made = [plan.claim for plan in placement.plans if plan.is_new]
+        if not made:
+            return None
+        beside = [
+            plan.claim for each in self.running.values() for plan in each.plans if plan.is_new
+        ]
+        return self.objects.exceeded(made[0], beside)
 
     def members(self, pod: PodInfo) -> list[PodInfo]:
         """Return the pods that wait and are scheduled with a pod: of its group, or its tree."""

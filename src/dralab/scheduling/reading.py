@@ -150,6 +150,10 @@ class ClusterObjects:
         found = self._backlog.claim_of(item, namespace, owner)
         return found if isinstance(found, Reason) else None
 
+    def exceeded(self, claim: JsonObject, beside: Iterable[JsonObject]) -> Reason | None:
+        """Return which quota keeps a claim from being made, with claims that were made before."""
+        return self._backlog.exceeded(claim, beside)
+
     def _made(self, pod: JsonDict, item: PodClaim) -> str:
         """Return the name of the claim that stands for an entry; empty if its template lacks."""
         namespace = key_of(pod).namespace

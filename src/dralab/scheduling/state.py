@@ -5,7 +5,7 @@ Nothing is decided here: that is left to `cycle`, `filters` and `scores`.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -151,6 +151,8 @@ class ClusterState:
         self.demands = demands
         self.node_rules = NodeRules(table)
         self.nominees: dict[str, NominatedPod] = {}
+        # Why the claims that a placement needs cannot be written; None where only a server knows.
+        self.forbids: Callable[[PodPlacement], Reason | None] | None = None
         # The nodes of pods that are bound, or about to be, by uid.
         self.placed: dict[str, str] = {}
         self._refusals: OrderedDict[Hashable, tuple[tuple[int, int], Refusal]] = OrderedDict()
