@@ -40,6 +40,39 @@ def test_priority_then_age_decides_who_is_next(queue, clock):
     assert [popped(queue) for _ in range(4)] == ["urgent", "old", "new", None]
 
 
+def test_a_pod_that_failed_again_goes_behind_one_that_failed_before(queue, clock):
+    for name in ("first", "second"):
+        queue.add_pod(info(name))
+        clock.advance(1)
+    for awaits in (ClusterChange.NODE | ClusterChange.DEVICES, ClusterChange.NODE):
+        queue.add_unschedulable(queue.pop(), awaits)
+    clock.advance(20 * SECOND)
+    queue.wake_for(ClusterChange.DEVICES)
+    queue.add_unschedulable(queue.pop(), ClusterChange.NODE)
+    clock.advance(20 * SECOND)
+    queue.wake_for(ClusterChange.NODE)
+    assert [popped(queue), popped(queue)] == ["second", "first"]
+
+
+def test_a_pod_counts_as_failed_when_the_first_of_its_kind_did(queue, clock):
+    for name in ("a", "b", "other"):
+        queue.add_pod(info(name))
+        clock.advance(1)
+    for _ in range(3):
+        item = queue.pop()
+        other = item.pod.key.name == "other"
+        awaits = ClusterChange.NODE if other else ClusterChange.ANY
+        queue.add_unschedulable(item, awaits, "other" if other else "kind")
+    clock.advance(20 * SECOND)
+    queue.wake_for(ClusterChange.DEVICES)
+    queue.add_unschedulable(queue.pop(), ClusterChange.ANY, "kind")
+    clock.advance(20 * SECOND)
+    queue.wake_for(ClusterChange.NODE)
+    tried = [popped(queue), queue.pop()]
+    queue.wake_next_like(tried[1])
+    assert [tried[0], tried[1].pod.key.name, popped(queue)] == ["other", "a", "b"]
+
+
 def test_a_failed_pod_waits_for_a_change_that_could_help(queue):
     queue.add_pod(info("p"))
     queue.add_unschedulable(queue.pop(), ClusterChange.NODE)
@@ -51,13 +84,15 @@ def test_a_failed_pod_waits_for_a_change_that_could_help(queue):
 
 def test_back_off_doubles_to_ten_seconds(queue, clock):
     queue.add_pod(info("p"))
+    clock.advance(SECOND // 2)
     waits = []
     for _ in range(6):
         item = queue.pop()
         queue.add_unschedulable(item, ClusterChange.ANY)
-        waits.append((item.backoff_ends() - clock.now()) // SECOND)
+        waits.append((item.backoff_ends() - clock.now()) / SECOND)
         queue.wake_for(ClusterChange.NODE)
-    assert waits == [1, 2, 4, 8, 10, 10]
+    # It ends with the full second.
+    assert waits == [1.5, 2.5, 4.5, 8.5, 10.5, 10.5]
 
 
 def test_of_those_who_back_off_the_urgent_goes_first(queue, clock):
@@ -81,10 +116,10 @@ def test_a_pod_whose_binding_failed_waits_even_if_no_other_is_ready(queue, clock
     queue.add_pod(info("p"))
     queue.add_unschedulable(queue.pop(), ClusterChange.ANY)
     queue.wake_for(ClusterChange.NODE)
-    clock.advance(1 * SECOND)  # now it is active, and left an entry among those that may be early
+    clock.advance(2 * SECOND)
     queue.put_back(queue.pop())
     assert popped(queue) is None
-    clock.advance(2 * SECOND)
+    clock.advance(3 * SECOND)
     assert popped(queue) == "p"
 
 
@@ -174,7 +209,7 @@ def test_a_back_off_is_not_cut_short_by_an_earlier_one(queue, clock):
     queue.add_unschedulable(queue.pop(), ClusterChange.NODE)
     queue.wake_for(ClusterChange.NODE)
     queue.put_back(queue.pop())  # tried at once, for no other is ready; its binding failed
-    clock.advance(SECOND)
+    clock.advance(2 * SECOND)
     assert popped(queue) is None
     clock.advance(SECOND)
     assert popped(queue) == "p"
@@ -184,17 +219,16 @@ class PlainQueue:
     """The rules of the queue, with a list that is looked through each time."""
 
     def __init__(self, now):
-        self.now, self.pods, self.number, self.awaits = now, {}, 0, {}
+        self.now, self.pods, self.failures = now, {}, {}
 
     def add_pod(self, pod):
-        one = self.pods.setdefault(
-            pod.uid, {"since": self.now(), "tries": 0, "failed": 0, "kind": None, "leads": False}
-        )
+        new = {"since": self.now(), "added": self.now(), "tries": 0, "failed": 0}
+        one = self.pods.setdefault(pod.uid, {**new, "kind": None, "leads": False})
         one["pod"] = pod
         if pod.gates:
             one["where"] = "gated"
-        elif one.get("where") != "active":
-            self._to(one, "active")
+        else:
+            one["where"] = "active"
 
     def update_pod(self, pod):
         one = self.pods.get(pod.uid)
@@ -210,17 +244,15 @@ class PlainQueue:
             self.wake_next_like(one)
 
     def pop(self):
-        for one in sorted(self._at("backoff"), key=lambda one: (self._ends(one), one["number"])):
+        for one in self._at("backoff"):
             if self._ends(one) <= self.now():
-                self._to(one, "active")
+                one["where"] = "active"
         ready = self._at("active")
         eager = [one for one in self._at("backoff") if one["eager"]]
         if ready:
             found = min(ready, key=self._order)
         elif eager:
-            found = min(
-                eager, key=lambda one: (-one["pod"].priority, self._ends(one), one["number"])
-            )
+            found = min(eager, key=lambda one: (self._ends(one), *self._order(one)))
         else:
             return None
         found["where"] = "trying"
@@ -228,13 +260,13 @@ class PlainQueue:
 
     def add_unschedulable(self, one, awaits, kind):
         if one["pod"].uid in self.pods:
-            one |= {"tries": one["tries"] + 1, "failed": self.now(), "kind": kind, "leads": False}
-            self.awaits[kind] = awaits
-            self._to(one, "unschedulable")
+            self._fail(one)
+            one |= {"kind": kind, "leads": False, "where": "unschedulable"}
+            self.failures[kind] = (awaits, self.now())
 
     def put_back(self, one):
         if one["pod"].uid in self.pods:
-            one |= {"tries": one["tries"] + 1, "failed": self.now()}
+            self._fail(one)
             self._requeue(one, eager=False)
 
     def wake_next_like(self, one):
@@ -243,11 +275,11 @@ class PlainQueue:
 
     def wake_for(self, change):
         kinds = dict.fromkeys(one["kind"] for one in self._at("unschedulable"))
-        return sum(self._wake(kind) for kind in kinds if self.awaits[kind] & change)
+        return sum(self._wake(kind) for kind in kinds if self.failures[kind][0] & change)
 
     def wake_pods(self, uids):
         chosen = [one for one in self._at("unschedulable") if one["pod"].uid in uids]
-        for one in sorted(chosen, key=lambda one: one["pod"].uid):
+        for one in chosen:
             self._requeue(one)
         return len(chosen)
 
@@ -266,31 +298,32 @@ class PlainQueue:
         return [one for one in self.pods.values() if one["where"] == where]
 
     def _order(self, one):
-        return (-one["pod"].priority, one["since"], one["pod"].created, one["number"])
+        return (-one["pod"].priority, one["since"], one["added"])
+
+    def _fail(self, one):
+        one |= {"tries": one["tries"] + 1, "failed": self.now(), "since": self.now()}
 
     def _first(self, kind):
         alike = [one for one in self._at("unschedulable") if one["kind"] == kind]
-        return min(alike, key=self._order, default=None)
+        return min(alike, key=lambda one: (-one["pod"].priority, one["added"]), default=None)
 
     def _wake(self, kind):
         found = self._first(kind)
         if found is None or kind is None:
             return 0
-        found["leads"] = True
+        found |= {"leads": True, "since": max(found["since"], self.failures[kind][1])}
         self._requeue(found)
         return 1
 
     def _requeue(self, one, *, eager=True):
         over = self._ends(one) <= self.now()
-        self._to(one, "active" if over else "backoff")
-        one["eager"] = eager
+        one |= {"where": "active" if over else "backoff", "eager": eager}
 
     def _ends(self, one):
-        return one["failed"] + (min(2 ** (one["tries"] - 1), 10) * SECOND if one["tries"] else 0)
-
-    def _to(self, one, where):
-        self.number += 1
-        one |= {"where": where, "number": self.number}
+        if not one["tries"]:
+            return 0
+        seconds = one["failed"] // SECOND + min(2 ** (one["tries"] - 1), 10)
+        return (seconds + 1) * SECOND
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -12,11 +12,15 @@ from typing import Final
 
 from dralab.kernel.clock import ManualClock, Nanoseconds
 
-# Of one instant: what ends comes before what begins, and decisions come after both.
+# Of one instant: what ends comes before what begins, and decisions come after both: first those of
+# quotas, then where pods go. Pods that lost their node are made anew only then: those for which
+# they had to go are tried first.
 ENDING: Final = 0
 BEGINNING: Final = 1
 NORMAL: Final = 2
-DECIDING: Final = 3
+ADMITTING: Final = 3
+DECIDING: Final = 4
+RETURNING: Final = 5
 
 Call = Callable[[], object]
 

@@ -9,7 +9,7 @@ between any two of them and resumed, which generators could not be.
 from collections.abc import Iterable, Mapping
 from typing import Generic, Protocol, TypeVar, assert_never
 
-from dralab.kernel.events import BEGINNING, ENDING
+from dralab.kernel.events import BEGINNING, ENDING, RETURNING
 from dralab.simulation.lifecycle.agenda import Agenda
 from dralab.simulation.lifecycle.delays import Delays, Stream
 from dralab.simulation.lifecycle.model import RunConditions, Stage
@@ -197,10 +197,10 @@ class PodLives(Generic[Task]):
     # --- a life that is interrupted -----------------------------------------------------------
 
     def try_again(self, task: Task, reason: str) -> None:
-        """Queue a pod again."""
+        """Queue a pod again, once this instant's decisions have been made."""
         self.site.withdraw(task)
         task.wait_again(reason)
-        self.queue(task)
+        self.agenda.schedule(self.agenda.now(), RETURNING, "arrive", task.pod.key)
 
     def evict(self, task: Task, reason: str) -> None:
         """End a pod before its time; as the pod of a job it comes again, and waits."""

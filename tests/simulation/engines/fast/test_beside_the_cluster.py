@@ -23,6 +23,14 @@ def test_small_scenarios_go_as_on_a_whole_cluster(tmp_path, seed):
     assert seen(fast) == seen(cluster)
 
 
+# The seeds with quotas, pods that come again, and evictions that once went on for ever.
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [4, 14, 23, 26, 50, 70, 81, 97])
+def test_scenarios_that_once_differed_go_as_on_a_whole_cluster(tmp_path, seed):
+    cluster, fast = both(tmp_path, seed, 40)
+    assert seen(fast) == seen(cluster)
+
+
 @pytest.mark.conformance
 @pytest.mark.parametrize("seed", range(200))
 def test_two_hundred_scenarios_go_as_on_a_whole_cluster(tmp_path, seed):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from dralab.kernel.events import ADMITTING, Events
 from dralab.simulation.engines.cluster.tasks import ClusterTask
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.lifecycle.quotas import Quotas
@@ -12,14 +13,17 @@ from dralab.simulation.lifecycle.quotas import Quotas
 class AdmissionQueues:
     """Admits pods by priority and arrival; of a gang all or none.
 
-    `size` is how many pods a gang has, `admit` lets a pod go.
+    `size` is how many pods a gang has, `admit` lets a pod go. A queue is looked at once every
+    arrival and end of an instant has happened, and before a scheduler decides.
     """
 
     quotas: Quotas
+    events: Events
     size: Callable[[Pod], int]
     admit: Callable[[ClusterTask], None]
     waiting: list[ClusterTask] = field(default_factory=list)
     admitted: set[int] = field(default_factory=set)
+    _due: bool = False
 
     def has(self, pod: Pod) -> bool:
         """Return whether a pod is in a queue with a quota."""
@@ -28,15 +32,23 @@ class AdmissionQueues:
     def add_task(self, task: ClusterTask) -> None:
         """Add a task to its queue."""
         self.waiting.append(task)
+        self._look_soon()
 
     def release_task(self, task: ClusterTask) -> None:
         """Release what a task holds of its queue."""
         if id(task) in self.admitted:
             self.admitted.discard(id(task))
             self.quotas.count_held(task.pod, -1)
+        self._look_soon()
 
-    def admit_ready(self) -> None:
+    def _look_soon(self) -> None:
+        if not self._due:
+            self._due = True
+            self.events.after(0, self._admit_ready, priority=ADMITTING)
+
+    def _admit_ready(self) -> None:
         """Admit all tasks that fit now; record the reason for the others."""
+        self._due = False
         units: dict[tuple[str, str, str], list[ClusterTask]] = {}
         for task in sorted(self.waiting, key=lambda task: (-task.pod.priority, task.pod.arrives)):
             pod = task.pod

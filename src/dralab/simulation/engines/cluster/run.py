@@ -16,7 +16,7 @@ from dralab.components.simulated import SimulatedCluster
 from dralab.drivers.catalog import DRIVERS
 from dralab.drivers.driver import Driver
 from dralab.kernel.clock import SECOND
-from dralab.kernel.events import BEGINNING, DECIDING
+from dralab.kernel.events import BEGINNING, RETURNING
 from dralab.kernel.randomness import Randomness
 from dralab.objects.claims import allocation_of, claim_names, results_of
 from dralab.objects.conditions import condition_of
@@ -75,7 +75,6 @@ class ClusterRun:
         self._refused: list[ClusterTask] = []
         self._steps = 0
         self._to_come = 0
-        self._admitting = False
         self.complete = False
         chance = Randomness(scenario.seed)
         self.containers = TaskContainers(self.cluster.engine, how.life, chance, self)
@@ -93,7 +92,10 @@ class ClusterRun:
         gangs = gangs_of(self.work)
         self.bodies = TaskObjects(self.cluster, gangs)
         self.queues = AdmissionQueues(
-            Quotas(how.quotas), lambda pod: gangs[pod.namespace, pod.gang], self._open_gate
+            Quotas(how.quotas),
+            self.cluster.engine.events,
+            lambda pod: gangs[pod.namespace, pod.gang],
+            self._open_gate,
         )
         self.faults = FaultInjector(
             self.cluster,
@@ -248,20 +250,9 @@ class ClusterRun:
             return
         if gated:
             self.queues.add_task(task)
-            self._admit_soon()
 
     def _wrong(self, what: str, error: ApiError, where: str = "workload") -> InputError:
         return InputError(self.scenario.file, error.message, where=f"{where}: {what}")
-
-    def _admit_soon(self) -> None:
-        """Look at the queues once every arrival and end of this instant has happened."""
-        if not self._admitting:
-            self._admitting = True
-            self.cluster.engine.at(self.cluster.now, self._admit, priority=DECIDING)
-
-    def _admit(self) -> None:
-        self._admitting = False
-        self.queues.admit_ready()
 
     def _open_gate(self, task: ClusterTask) -> None:
         pod = self.cluster.client.get(PODS, task.name, task.pod.namespace)
@@ -381,8 +372,7 @@ class ClusterRun:
         self._by_name.pop((task.pod.namespace, task.name), None)
         task.begin_anew(why)
         self.tasks.wait(task, 1)
-
-        self.cluster.engine.soon(lambda: self._submit(task))
+        self.cluster.engine.after(0, lambda: self._submit(task), priority=RETURNING)
 
     def _free(self, task: ClusterTask) -> None:
         if task.bound is not None:
@@ -391,7 +381,6 @@ class ClusterRun:
             self.tasks.wait(task, -1)
         if self.queues.has(task.pod):
             self.queues.release_task(task)
-            self._admit_soon()
         self._last = self.cluster.now
         if self._refused:
             self.cluster.engine.after(RECOUNT, self._try_refused)

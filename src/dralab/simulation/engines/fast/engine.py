@@ -78,6 +78,7 @@ class FastSimulation:
         )
         self.admission = AdmissionQueues(
             Quotas(how.quotas),
+            self.events,
             lambda pod: admitted.gangs[pod.namespace, pod.gang],
             self._open_gate,
         )
@@ -89,7 +90,7 @@ class FastSimulation:
         self._stranded: dict[str, list[PodPlacement]] = {}
         self._since: dict[str, dict[Taint, int]] = {}
         self._rules = 0
-        self._woken = self._admitting = False
+        self._woken = False
         self.agenda.methods |= {"silence": self._fall_silent, "leave": self._time_to_leave}
         # Of one instant, objects come before the pods that may name them.
         for arrival in arrivals:
@@ -201,7 +202,6 @@ class FastSimulation:
             self._pods[task.uid] = pod
             pod = replace(pod, gates=(*pod.gates, *GATE))
             self.admission.add_task(task)
-            self._admit_soon()
         self.waiting.follow(pod)
         self.queue.add_pod(pod)
         if pod.group:
@@ -227,15 +227,6 @@ class FastSimulation:
         self.waiting.follow(pod)
         self.queue.update_pod(pod)
         self.wake()
-
-    def _admit_soon(self) -> None:
-        if not self._admitting:
-            self._admitting = True
-            self.events.after(0, self._admit)
-
-    def _admit(self) -> None:
-        self._admitting = False
-        self.admission.admit_ready()
 
     def _open_gate(self, task: ClusterTask) -> None:
         self.queue.update_pod(self._pods.pop(task.uid))
@@ -325,7 +316,6 @@ class FastSimulation:
             self._vacate(placement)
         if self.admission.has(task.pod):
             self.admission.release_task(task)
-            self._admit_soon()
 
     def _marked(self, placement: PodPlacement) -> PodPlacement:
         """Return the placement of a pod that is being deleted, and stays for now."""
@@ -436,7 +426,8 @@ class FastSimulation:
         }
         if table.put_node({**obj, "spec": {**spec_of(obj), "taints": taints}}):
             self.changed(ClusterChange.NODE)
-        for task in self._on(node):
+        # In the order in which a controller lists the pods of a node.
+        for task in sorted(self._on(node), key=lambda task: (task.pod.namespace, task.name)):
             self._let_leave(task, node)
 
     def _leaves_at(self, task: ClusterTask, node: str) -> int | None:
