@@ -21,7 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from dralab.simulation import dispatch
-from dralab.simulation.engines.batch import outputs, runs
+from dralab.simulation.engines.batch import outputs
+from dralab.simulation.engines.batch import run as runs
 from dralab.simulation.engines.external.run import ExternalRun
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.reproductions.fgd import experiment

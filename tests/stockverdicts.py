@@ -21,7 +21,7 @@ from dralab.cluster import Cluster, Options
 from dralab.kernel.clock import SECOND, ManualClock
 from dralab.objects.conditions import condition_of
 from dralab.runtime.resources import NAMESPACES
-from dralab.simulation.engines.external.clocked_processes import ClockedLauncher
+from dralab.simulation.engines.external.clocked_processes import ClockedLauncher, ServerTurns
 from dralab.simulation.engines.external.run import BUSY
 from dralab.simulation.engines.external.schedulers import (
     CONFIGURATION,
@@ -29,7 +29,6 @@ from dralab.simulation.engines.external.schedulers import (
     SchedulerProcesses,
     started,
 )
-from dralab.simulation.engines.external.server_turns import ServerTurns
 from dralab.values.json_types import JsonDict
 from dralab.virtualtime import Supervisor
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dralab.cli.main import main
-from dralab.drivercheck.limits import CheckLimits
+from dralab.drivercheck.rules import CheckLimits
 from waiting import until
 
 pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")

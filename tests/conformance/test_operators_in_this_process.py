@@ -13,7 +13,7 @@ import pytest
 
 import sitescenarios
 from dralab.testing.process import ProgramSpec
-from dralab.testing.program_files import ProgramFile
+from dralab.testing.program_globals import ProgramFile
 from dralab.testing.search import search
 from dralab.testing.trial import expected_end, run_trial, schedule
 from siteoperators import Sites

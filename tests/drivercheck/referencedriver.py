@@ -3,8 +3,7 @@
 from dralab.contracts.plugin import DeviceHealth
 from dralab.drivercheck import sdk_target
 from dralab.drivercheck.bench import Bench
-from dralab.drivercheck.findings import Shared
-from dralab.drivercheck.limits import CheckLimits
+from dralab.drivercheck.rules import CheckLimits, Shared
 from dralab.drivers.driver import ContainerEdits, Driver, PrepareError, SliceOf
 from dralab.drivers.sockets import SocketServer
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from dralab.simulation.engines.batch.engine import BatchSimulation
 from dralab.simulation.platforms.platform import plain
-from dralab.simulation.workloads.jobs import Job, Workload
-from dralab.simulation.workloads.profiles import Delay
+from dralab.simulation.workloads.jobs import Delay, Job, Workload
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

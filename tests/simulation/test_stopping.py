@@ -11,7 +11,8 @@ from dralab.cli import _progress
 from dralab.cli.main import main
 from dralab.scenarios.errors import InputError
 from dralab.simulation import checkpoints
-from dralab.simulation.engines.batch import outputs, runs
+from dralab.simulation.engines.batch import outputs
+from dralab.simulation.engines.batch import run as runs
 
 BATCH = "dralab.simulation.engines.batch"
 JOBS = {
@@ -214,7 +215,7 @@ def test_the_digest_of_a_scenario_is_the_same_in_another_process(files):
         "workload: {pods: [{name: p, cpu: 1, node_labels: {a: b, e: f}}]}\nscheduler: fgd\n"
     )
     code = (
-        "from pathlib import Path; from dralab.simulation.scenario.digest import digest; from dralab.simulation.scenario import scenario;"
+        "from pathlib import Path; from dralab.simulation.scenario.scenario import digest; from dralab.simulation.scenario import scenario;"
         "print(digest(scenario.load(Path('labels.yaml'))))"
     )
     found = {

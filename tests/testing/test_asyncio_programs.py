@@ -8,7 +8,7 @@ from dralab.kernel.clock import SECOND
 from dralab.scenarios.errors import InputError
 from dralab.testing import world
 from dralab.testing.faults import PlannedFault
-from dralab.testing.program_files import importing_from
+from dralab.testing.program_globals import importing_from
 from dralab.testing.scenario import load
 from dralab.testing.search import search
 from dralab.testing.trial import ScenarioFails, expected_end, run_trial

@@ -9,7 +9,7 @@ from dralab.kernel.clock import SECOND
 from dralab.testing.faults import DURATIONS, FAULTS, ObservedTraffic, PlannedFault, draw
 from dralab.testing.plan import FaultPlan
 from dralab.testing.scenario import schema
-from dralab.testing.shrinking import Shrinker
+from dralab.testing.search import Shrinker
 
 TRAFFIC = ObservedTraffic(
     requests=Counter(

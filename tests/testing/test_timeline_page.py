@@ -7,9 +7,8 @@ from html.parser import HTMLParser
 
 from dralab.kernel.clock import SECOND
 from dralab.testing.faults import PlannedFault
-from dralab.testing.history import HistoryEntry
+from dralab.testing.history import HistoryEntry, TrialViolation
 from dralab.testing.page import MOST_ROWS, timeline_page
-from dralab.testing.violations import TrialViolation
 
 EVIL = "<script>alert(1)</script>\"'><img src=http://evil.example>"
 ENTRIES = [

@@ -6,7 +6,7 @@ import pytest
 from dralab.kernel.clock import SECOND
 from dralab.scenarios.errors import InputError
 from dralab.simulation.results import outputs
-from dralab.simulation.results.reading import read_run
+from dralab.simulation.results.outputs import read_run
 from dralab.simulation.results.result import Result, StateSample, Task
 from dralab.web.run_desk import MOST_SAMPLES, RunDesk
 

@@ -123,8 +123,7 @@ def check(
     """
     from dralab.drivercheck import reports
     from dralab.drivercheck.bench import Bench
-    from dralab.drivercheck.findings import Shared
-    from dralab.drivercheck.limits import CheckLimits
+    from dralab.drivercheck.rules import CheckLimits, Shared
     from dralab.drivercheck.runner import Runner
     from dralab.drivercheck.targets import SocketTarget, TargetError
 

@@ -155,13 +155,12 @@ def openb(
     Example: `dralab simulate openb --nodes nodes.csv --pods pods.csv --policy fgd --seed 42`
     """
     from dralab.simulation.reproductions.fgd import page as pages
-    from dralab.simulation.reproductions.fgd.experiment import write_curve
-    from dralab.simulation.reproductions.fgd.run import PlacementRun
-    from dralab.simulation.scenario import shorthand
+    from dralab.simulation.reproductions.fgd.experiment import PlacementRun, write_curve
+    from dralab.simulation.scenario.scenario import placement
 
     problems = InputProblems(lenient=lenient)
     with bad_input():
-        scenario = shorthand.placement(
+        scenario = placement(
             nodes, pods, policy=policy, seed=seed, inflate=inflate, problems=problems
         )
         work = PlacementRun(scenario, resume)
@@ -257,11 +256,12 @@ def ticks(
     """
     from dralab.simulation.engines.fast.tick_metrics import MetricsWriter
     from dralab.simulation.engines.fast.ticks import TickRun
-    from dralab.simulation.scenario import shorthand, simulator_config
+    from dralab.simulation.scenario import scenario as scenarios
+    from dralab.simulation.scenario import simulator_config
 
     with bad_input():
         found = simulator_config.read(config)
-        scenario = shorthand.ticks(found, pods, preemption=preemption, until=until)
+        scenario = scenarios.ticks(found, pods, preemption=preemption, until=until)
         writer = MetricsWriter(found)
         work = TickRun(
             scenario, start=found.start, metrics_tick=found.metrics_tick, write=writer.write

@@ -64,7 +64,8 @@ def batsim(
     Example: `dralab simulate batsim --workload jobs.json --platform cluster.xml --out run1`
     """
     from dralab.simulation import checkpoints
-    from dralab.simulation.engines.batch import outputs, runs
+    from dralab.simulation.engines.batch import outputs
+    from dralab.simulation.engines.batch import run as runs
     from dralab.simulation.engines.batch.engine import BatchOptions
     from dralab.simulation.engines.batch.run import BatchRun
 
@@ -127,7 +128,8 @@ def swf(
     Example: `dralab simulate swf --trace log.swf --hosts 128 --scheduler easy -o json`
     """
     from dralab.simulation import checkpoints
-    from dralab.simulation.engines.batch import outputs, runs
+    from dralab.simulation.engines.batch import outputs
+    from dralab.simulation.engines.batch import run as runs
     from dralab.simulation.engines.batch.run import BatchRun
     from dralab.simulation.workloads.swf import SwfConversion
 

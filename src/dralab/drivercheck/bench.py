@@ -13,10 +13,8 @@ from dralab.contracts.plugin import ClaimRef, PrepareResult
 from dralab.drivercheck.check_node import CheckedNode, CheckNode
 from dralab.drivercheck.claim_bench import ClaimBench
 from dralab.drivercheck.devices import ClaimUnderTest, Published, pools_of
-from dralab.drivercheck.findings import Shared
 from dralab.drivercheck.gate import Gate
-from dralab.drivercheck.limits import CheckLimits
-from dralab.drivercheck.rules import CheckFailed, NotApplicable, require
+from dralab.drivercheck.rules import CheckFailed, CheckLimits, NotApplicable, Shared, require
 from dralab.drivercheck.sockets import (
     DriverCallError,
     DriverConnection,

@@ -109,3 +109,16 @@ def selected(checks: Sequence[Check], patterns: Sequence[str]) -> list[Check]:
             raise ValueError(f"{pattern!r} names no check; `dralab driver checks` lists them")
         wanted |= found
     return [check for check in checks if check.id in wanted]
+
+
+PLUGIN_PROTO: Final = "k8s.io/kubelet/pkg/apis/dra/v1/api.proto"
+REGISTRATION_PROTO: Final = "k8s.io/kubelet/pkg/apis/pluginregistration/v1/api.proto"
+HEALTH_PROTO: Final = "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1/api.proto"
+TYPES: Final = "k8s.io/api/resource/v1/types.go"
+KUBELET: Final = "kubernetes/pkg/kubelet/cm/dra/manager.go"
+PLUGIN_MANAGER: Final = "kubernetes/pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go"
+LIBRARY: Final = "k8s.io/dynamic-resource-allocation/kubeletplugin/draplugin.go"
+KEP: Final = "KEP-4381"
+REBOOT: Final = (
+    "kubernetes/kubernetes#141433: after a reboot /var/run is empty, checkpoints are not"
+)

@@ -4,7 +4,9 @@ By default it has an API server and a directory of its own, so that several node
 side. With `CheckedNode` it is a node that exists already.
 """
 
+import itertools
 import shutil
+import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -15,10 +17,10 @@ from dralab import __version__
 from dralab.api.status import ApiError
 from dralab.cluster import Cluster
 from dralab.drivercheck.gate import Gate
-from dralab.drivercheck.run_files import RunFiles
-from dralab.drivercheck.targets import Places
+from dralab.drivercheck.targets import Places, RunningDriver
 from dralab.drivercheck.transcript import Transcript
 from dralab.node.nri.plugins import NriPlugins
+from dralab.node.orphans import OrphanGuard
 from dralab.runtime.client import Client
 from dralab.runtime.resources import NAMESPACES, NODES
 
@@ -121,3 +123,39 @@ class CheckNode:
         for name in (NAMESPACE, OTHER_NAMESPACE):
             with suppress(ApiError):
                 self.client.delete(NAMESPACES, name)
+
+
+class RunFiles:
+    """The directory and the processes of a run; they go with this process, even if it is killed.
+
+    Use it as a context. Any thread may call.
+    """
+
+    def __init__(self) -> None:
+        self._orphans = OrphanGuard()
+        self._numbers = itertools.count()
+
+    def __enter__(self) -> Self:
+        self._directory = Path(tempfile.mkdtemp(prefix="dc-"))
+        self._orphans.cover([self._directory])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._orphans.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def directory(self) -> Path:
+        """Create a directory for one bench. Its path is short: sockets are in it."""
+        found = self._directory / str(next(self._numbers))
+        found.mkdir()
+        return found
+
+    def started(self, driver: RunningDriver) -> None:
+        """Note a process that has to end with this one."""
+        if driver.group:
+            self._orphans.watch(driver.group)
+
+    def ended(self, driver: RunningDriver) -> None:
+        """Note that a process has ended: its number may soon be another's."""
+        if driver.group:
+            self._orphans.watch(driver.group, there=False)

@@ -14,8 +14,8 @@ from typing import Final
 
 from dralab.drivercheck.bench import Bench
 from dralab.drivercheck.catalog import Check, Level
+from dralab.drivercheck.check_node import RunFiles
 from dralab.drivercheck.rules import CheckFailed, CheckNeed, NotApplicable
-from dralab.drivercheck.run_files import RunFiles
 from dralab.drivercheck.sockets import DriverCallError
 from dralab.drivercheck.targets import TargetError
 from dralab.kernel.clock import SECOND, Clock, WallClock

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from dralab.contracts import wire
 from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, PrepareResult
-from dralab.drivercheck.limits import CheckLimits
+from dralab.drivercheck.rules import CheckLimits
 from dralab.drivercheck.transcript import Transcript, short
 from dralab.node.sockets import CHANNEL, text_of, written
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from dralab.drivercheck.limits import CheckLimits
+    from dralab.drivercheck.rules import CheckLimits
     from dralab.drivercheck.runner import CheckResult
     from dralab.drivers.driver import Driver
 
@@ -32,8 +32,8 @@ def driver_conformance(
     from dralab.drivercheck import reports, sdk_target
     from dralab.drivercheck.bench import Bench
     from dralab.drivercheck.catalog import SHOULD, selected
-    from dralab.drivercheck.findings import Shared
     from dralab.drivercheck.groups import CHECKS
+    from dralab.drivercheck.rules import Shared
     from dralab.drivercheck.runner import Outcome, Runner
     from dralab.drivercheck.targets import CommandTarget, DriverTarget
 

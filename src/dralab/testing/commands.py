@@ -20,8 +20,11 @@ from dralab.cluster import Cluster, Options
 from dralab.files.reading import read_end
 from dralab.kernel.clock import SECOND
 from dralab.runtime.new_kubeconfig import kubeconfig
-from dralab.simulation.engines.external.clocked_processes import ClockedLauncher, ClockedProcess
-from dralab.simulation.engines.external.server_turns import ServerTurns
+from dralab.simulation.engines.external.clocked_processes import (
+    ClockedLauncher,
+    ClockedProcess,
+    ServerTurns,
+)
 from dralab.testing import history as kinds
 from dralab.testing.faults import PlannedFault
 from dralab.testing.gate import PLACE, FaultyGate, ProgramEdge

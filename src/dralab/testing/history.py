@@ -69,3 +69,14 @@ def timeline(entries: Sequence[HistoryEntry], *, width: int = 100) -> Iterator[s
         text = " ".join(entry.text.split())
         line = f"{entry.at / SECOND:8.3f}s  {revision:8} {entry.who:{names}} {mark}{text}"
         yield line if len(line) <= width else line[: width - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialViolation:
+    """One thing that must not be: the oracle that says so, and a sentence."""
+
+    oracle: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.oracle}: {self.text}"

@@ -19,9 +19,8 @@ from dralab.cel.json_values import from_json
 from dralab.objects.claims import allocation_of, holds
 from dralab.objects.metadata import is_deleting, metadata_of, owner_uids, spec_of, uid_of
 from dralab.testing.final_state import IGNORED, UID
-from dralab.testing.history import TrialHistory
+from dralab.testing.history import TrialHistory, TrialViolation
 from dralab.testing.trial_scenario import ObjectInvariant, TrialScenario
-from dralab.testing.violations import TrialViolation
 
 CLAIMS: Final = "resource.k8s.io/resourceclaims"
 VOLUME_CLAIMS: Final = "persistentvolumeclaims"

@@ -14,8 +14,7 @@ from typing import Final
 from dralab import __version__
 from dralab.kernel.clock import SECOND
 from dralab.testing.faults import PlannedFault
-from dralab.testing.history import HistoryEntry
-from dralab.testing.violations import TrialViolation
+from dralab.testing.history import HistoryEntry, TrialViolation
 
 MOST_ROWS: Final = 5000
 FIRST: Final = ("user", "other")

@@ -22,7 +22,7 @@ from dralab.runtime.leader_election import Leadership
 from dralab.runtime.manager import Manager
 from dralab.testing.client import ProgramClient
 from dralab.testing.history import LIFE
-from dralab.testing.program_files import ProgramFile
+from dralab.testing.program_globals import ProgramFile
 from dralab.testing.surroundings import ProgramKilled, TrialEnded, TrialSurroundings
 
 T = TypeVar("T")

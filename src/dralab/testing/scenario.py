@@ -43,7 +43,7 @@ from dralab.testing.client import ProgramClient
 from dralab.testing.faults import DEFAULT_MOST, FAULTS
 from dralab.testing.oracles import environment
 from dralab.testing.process import Build, ProgramSpec, nothing
-from dralab.testing.program_files import ProgramFile, importing_from, is_main
+from dralab.testing.program_globals import ProgramFile, importing_from, is_main
 from dralab.testing.trial_scenario import (
     ClusterParts,
     HistoryInvariant,

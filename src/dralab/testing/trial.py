@@ -16,10 +16,9 @@ from typing import Final
 from dralab.kernel.clock import SECOND
 from dralab.testing.faults import OF_NODES, ObservedTraffic, PlannedFault, draw
 from dralab.testing.final_state import FinalState, final_state, refreshed, varying
-from dralab.testing.history import TrialHistory
+from dralab.testing.history import TrialHistory, TrialViolation
 from dralab.testing.surroundings import TrialEnded
 from dralab.testing.trial_scenario import TrialScenario
-from dralab.testing.violations import TrialViolation
 from dralab.testing.world import LATENCY, TrialWorld
 
 LATENCIES: Final = (SECOND // 1000, SECOND // 25, SECOND // 4)

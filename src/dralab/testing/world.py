@@ -25,7 +25,7 @@ from dralab.runtime.simulated import SimulatedEngine
 from dralab.testing import history as kinds
 from dralab.testing.faults import DELETION, OF_CLUSTER, PlannedFault, RequestPlace
 from dralab.testing.final_state import effective
-from dralab.testing.history import TrialHistory
+from dralab.testing.history import TrialHistory, TrialViolation
 from dralab.testing.misfortunes import ClusterMisfortunes
 from dralab.testing.oracles import Watchdog
 from dralab.testing.plan import FaultPlan
@@ -34,7 +34,6 @@ from dralab.testing.program_globals import RealClock
 from dralab.testing.script import PATIENCE, ScriptRunner
 from dralab.testing.surroundings import RequestingProcess, TrialEnded
 from dralab.testing.trial_scenario import TrialScenario
-from dralab.testing.violations import TrialViolation
 
 if TYPE_CHECKING:
     from dralab.testing.asyncio_programs import AsyncioProgram

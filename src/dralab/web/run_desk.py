@@ -6,7 +6,7 @@ from typing import Any, Final
 import orjson
 
 from dralab import __version__
-from dralab.simulation.results.reading import WrittenRun, read_run
+from dralab.simulation.results.outputs import WrittenRun, read_run
 from dralab.web.fleet_map import NameList
 
 MOST_SAMPLES: Final = 20_000

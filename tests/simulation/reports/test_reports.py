@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from dralab.cli.main import main
 from dralab.simulation import dispatch
-from dralab.simulation.reports import charts
+from dralab.simulation.reports import page as charts
 from dralab.simulation.reports import run as reports
 from dralab.simulation.reports.page import ReportPage
 from dralab.simulation.results import outputs

@@ -4,7 +4,8 @@ import pytest
 from click.testing import CliRunner
 
 from dralab.cli.main import main
-from dralab.simulation.engines.batch import outputs, runs
+from dralab.simulation.engines.batch import outputs
+from dralab.simulation.engines.batch import run as runs
 from dralab.simulation.workloads import swf
 
 

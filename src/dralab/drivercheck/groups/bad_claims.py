@@ -9,11 +9,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from dralab.drivercheck.bench import Bench
-from dralab.drivercheck.catalog import MUST, SHOULD, Catalog, Level
+from dralab.drivercheck.catalog import (
+    KEP,
+    LIBRARY,
+    MUST,
+    PLUGIN_PROTO,
+    SHOULD,
+    TYPES,
+    Catalog,
+    Level,
+)
 from dralab.drivercheck.devices import ClaimUnderTest, Published
 from dralab.drivercheck.rules import NotApplicable, fail, require
 from dralab.drivercheck.sockets import DriverCallError
-from dralab.drivercheck.sources import KEP, LIBRARY, PLUGIN_PROTO, TYPES
 from dralab.values.json_types import JsonDict
 
 catalog: Final = Catalog("prepare")

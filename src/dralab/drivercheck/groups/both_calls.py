@@ -5,11 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from dralab.drivercheck.bench import Bench
-from dralab.drivercheck.catalog import MUST, Catalog
+from dralab.drivercheck.catalog import KUBELET, MUST, PLUGIN_PROTO, Catalog
 from dralab.drivercheck.devices import ClaimUnderTest
 from dralab.drivercheck.rules import fail, require
 from dralab.drivercheck.sockets import DriverCallError
-from dralab.drivercheck.sources import KUBELET, PLUGIN_PROTO
 
 catalog: Final = Catalog()
 AT_ONCE: Final = 4

@@ -6,13 +6,12 @@ from typing import Any, Final
 
 from dralab.contracts.plugin import PrepareResult
 from dralab.drivercheck.bench import Bench
-from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
+from dralab.drivercheck.catalog import KEP, KUBELET, LIBRARY, MUST, REBOOT, SHOULD, TYPES, Catalog
 from dralab.drivercheck.cdi_ids import own_ids, require_gone, require_resolved
 from dralab.drivercheck.devices import ClaimUnderTest, Published
 from dralab.drivercheck.gate import SLICES_PATH
 from dralab.drivercheck.rules import CheckFailed, CheckNeed, NotApplicable, fail, require
 from dralab.drivercheck.sockets import DriverCallError, is_served
-from dralab.drivercheck.sources import KEP, KUBELET, LIBRARY, REBOOT, TYPES
 from dralab.drivercheck.targets import DriverTarget
 from dralab.files.reading import read
 from dralab.kernel.clock import SECOND

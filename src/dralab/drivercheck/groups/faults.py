@@ -7,12 +7,11 @@ from typing import Final
 from dralab.contracts import wire
 from dralab.contracts.plugin import ClaimRef
 from dralab.drivercheck.bench import Bench
-from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
+from dralab.drivercheck.catalog import KEP, KUBELET, MUST, PLUGIN_PROTO, SHOULD, Catalog
 from dralab.drivercheck.devices import ClaimUnderTest
 from dralab.drivercheck.gate import ApiFault, claim_reads, every, slice_writes
 from dralab.drivercheck.rules import CheckNeed, NotApplicable, fail, require
 from dralab.drivercheck.sockets import DriverCallError
-from dralab.drivercheck.sources import KEP, KUBELET, PLUGIN_PROTO
 from dralab.kernel.clock import SECOND
 
 catalog: Final = Catalog("faults")

@@ -6,10 +6,16 @@ from typing import Final
 
 from dralab.contracts import wire
 from dralab.drivercheck.bench import Bench
-from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
+from dralab.drivercheck.catalog import (
+    HEALTH_PROTO,
+    KUBELET,
+    MUST,
+    REGISTRATION_PROTO,
+    SHOULD,
+    Catalog,
+)
 from dralab.drivercheck.rules import CheckNeed, NotApplicable, fail, require
 from dralab.drivercheck.sockets import HealthStream
-from dralab.drivercheck.sources import HEALTH_PROTO, KUBELET, REGISTRATION_PROTO
 from dralab.kernel.clock import SECOND
 
 catalog: Final = Catalog("health")

@@ -5,14 +5,22 @@ from typing import Final
 from dralab.contracts.cdi import DEVICE_NAME, NAME
 from dralab.contracts.plugin import PreparedDevice, PrepareResult
 from dralab.drivercheck.bench import Bench
-from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
+from dralab.drivercheck.catalog import (
+    KEP,
+    KUBELET,
+    LIBRARY,
+    MUST,
+    PLUGIN_PROTO,
+    SHOULD,
+    TYPES,
+    Catalog,
+)
 from dralab.drivercheck.cdi_ids import require_resolved
 from dralab.drivercheck.check_node import OTHER_NAMESPACE
 from dralab.drivercheck.devices import ClaimUnderTest
 from dralab.drivercheck.groups.bad_claims import OTHER_DRIVER, unshared
 from dralab.drivercheck.rules import NotApplicable, fail, require
 from dralab.drivercheck.sockets import DriverCallError
-from dralab.drivercheck.sources import KEP, KUBELET, LIBRARY, PLUGIN_PROTO, TYPES
 
 catalog: Final = Catalog("prepare")
 # The longest name that a claim can have, and a pod's name within it.

@@ -8,10 +8,18 @@ from typing import Final
 
 from dralab.contracts import wire
 from dralab.drivercheck.bench import Bench
-from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
+from dralab.drivercheck.catalog import (
+    KEP,
+    KUBELET,
+    LIBRARY,
+    MUST,
+    PLUGIN_MANAGER,
+    REGISTRATION_PROTO,
+    SHOULD,
+    Catalog,
+)
 from dralab.drivercheck.rules import CheckNeed, NotApplicable, fail, require
 from dralab.drivercheck.sockets import DriverCallError, sockets_in
-from dralab.drivercheck.sources import KEP, KUBELET, LIBRARY, PLUGIN_MANAGER, REGISTRATION_PROTO
 
 catalog: Final = Catalog("registration")
 WATCHER: Final = "kubernetes/pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go"

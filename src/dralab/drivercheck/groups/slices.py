@@ -8,12 +8,11 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.drivercheck.bench import Bench
-from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
+from dralab.drivercheck.catalog import MUST, PLUGIN_MANAGER, SHOULD, TYPES, Catalog
 from dralab.drivercheck.check_node import NODE
 from dralab.drivercheck.devices import counters_of, pools_of
 from dralab.drivercheck.gate import SLICES_PATH, ApiCall, ApiFault
 from dralab.drivercheck.rules import CheckNeed, NotApplicable, fail, require
-from dralab.drivercheck.sources import PLUGIN_MANAGER, TYPES
 from dralab.objects.slices import newest_of
 from dralab.runtime.resources import NODES, SLICES
 from dralab.values import quantity

@@ -4,12 +4,11 @@ from dataclasses import replace
 from typing import Final
 
 from dralab.drivercheck.bench import Bench
-from dralab.drivercheck.catalog import MUST, SHOULD, Catalog
+from dralab.drivercheck.catalog import KEP, KUBELET, MUST, PLUGIN_PROTO, SHOULD, Catalog
 from dralab.drivercheck.cdi_ids import own_ids, require_gone, require_resolved
 from dralab.drivercheck.groups.bad_claims import refused_claim
 from dralab.drivercheck.rules import NotApplicable, fail, require
 from dralab.drivercheck.sockets import DriverCallError
-from dralab.drivercheck.sources import KEP, KUBELET, PLUGIN_PROTO
 
 catalog: Final = Catalog("unprepare")
 UNKNOWN_UID: Final = "99999999-0000-4000-8000-000000000000"

@@ -10,9 +10,8 @@ from dralab.scenarios.fields import Fields, load
 from dralab.scenarios.tables import Table, field, file, label, number, row, whole
 from dralab.simulation import dispatch
 from dralab.simulation.results import metrics
-from dralab.simulation.scenario import scenario, shorthand
-from dralab.simulation.scenario.digest import digest
-from dralab.simulation.scenario.scenario import DECIDES, Scenario
+from dralab.simulation.scenario import scenario
+from dralab.simulation.scenario.scenario import DECIDES, Scenario, digest
 from dralab.simulation.scenario.schedulers import BUILT_IN, EXTERNAL
 from dralab.values.json_schema import (
     FILE,
@@ -47,7 +46,7 @@ class CampaignCase:
         """Read what is run."""
         if self.nodes is None:
             return scenario.load(self.scenario, seed=self.seed, scheduler=self.scheduler)
-        return shorthand.placement(
+        return scenario.placement(
             self.nodes,
             self.scenario,
             policy=self.scheduler,

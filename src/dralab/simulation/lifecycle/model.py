@@ -1,6 +1,8 @@
 """Pods, stages, faults and their settings. Times are nanoseconds since the run began."""
 
-from collections.abc import Mapping, Sequence
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -135,3 +137,77 @@ class RunConditions:
 
 
 PodState = Literal["Pending", "Bound", "Running", "Succeeded", "Failed"]
+
+
+Stream = Callable[[str], random.Random]
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """Draws for one run; `stream` returns the random stream of a name."""
+
+    life: LifeCycle
+    stream: Stream
+
+    def length_of(self, stage: Stage) -> int:
+        """Return how long a stage lasts, in nanoseconds."""
+        if not stage.jitter:
+            return stage.delay
+        return stage.delay + int(self.stream(stage.name).random() * stage.jitter)
+
+    def run(self, duration: int) -> tuple[int, bool]:
+        """Return how long a run of a duration lasts, and whether it fails: then it is cut short."""
+        if not self.life.failure:
+            return duration, False
+        chance = self.stream("failure")
+        fails = chance.random() < self.life.failure
+        return int(duration * chance.random()) if fails else duration, fails
+
+
+class Quotas:
+    """What the pods of every queue with a quota hold.
+
+    >>> from dralab.simulation.workloads.openb import PodRequest
+    >>> quotas = Quotas({"a": Quota(cpu=3000)})
+    >>> pod = Pod(name="p", queue="a", request=PodRequest(2000, 0, 0, ""))
+    >>> quotas.allows([pod]), quotas.allows([pod, pod])
+    (True, False)
+    >>> quotas.count_held(pod, 1)
+    >>> quotas.allows([pod])
+    False
+    """
+
+    def __init__(self, quotas: Mapping[str, Quota]) -> None:
+        self.quotas = quotas
+        self._held: dict[str, Counter[str]] = {queue: Counter() for queue in quotas}
+
+    def has_quota(self, pod: Pod) -> bool:
+        """Whether a pod is in a queue with a quota."""
+        return pod.queue in self.quotas
+
+    def allows(self, pods: Sequence[Pod]) -> bool:
+        """Whether pods of one queue may hold what they ask for, all of them."""
+        quota = self.quotas.get(pods[0].queue)
+        if quota is None:
+            return True
+        held = self._held[pods[0].queue]
+        wanted = {
+            "cpu": (quota.cpu, sum(pod.request.cpu for pod in pods)),
+            "gpu": (quota.gpu_milli, sum(pod.request.demand for pod in pods)),
+            "pods": (quota.pods, len(pods)),
+        }
+        return all(
+            limit is None or held[name] + more <= limit for name, (limit, more) in wanted.items()
+        )
+
+    def count_held(self, pod: Pod, sign: int) -> None:
+        """Count what a pod takes (1) or gives back (-1)."""
+        if pod.queue in self._held:
+            self._held[pod.queue].update(
+                cpu=sign * pod.request.cpu, gpu=sign * pod.request.demand, pods=sign
+            )
+
+    @staticmethod
+    def refusal(queue: str) -> str:
+        """Return the message about a pod that exceeds the quota."""
+        return f"the quota of queue {queue!r} is used up"

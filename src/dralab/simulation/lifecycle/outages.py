@@ -9,8 +9,7 @@ from typing import Final
 
 from dralab.kernel.events import ENDING
 from dralab.simulation.lifecycle.agenda import Agenda
-from dralab.simulation.lifecycle.delays import Stream
-from dralab.simulation.lifecycle.model import Fault, RandomFaults
+from dralab.simulation.lifecycle.model import Fault, RandomFaults, Stream
 
 FOR_EVER: Final = -1
 

@@ -11,8 +11,7 @@ from typing import Generic, Protocol, TypeVar, assert_never
 
 from dralab.kernel.events import BEGINNING, ENDING, RETURNING
 from dralab.simulation.lifecycle.agenda import Agenda
-from dralab.simulation.lifecycle.delays import Delays, Stream
-from dralab.simulation.lifecycle.model import RunConditions, Stage
+from dralab.simulation.lifecycle.model import Delays, RunConditions, Stage, Stream
 from dralab.simulation.lifecycle.outages import NodeFaults
 from dralab.simulation.lifecycle.tasks import TaskRecord
 

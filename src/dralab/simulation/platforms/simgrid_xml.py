@@ -12,7 +12,6 @@ from typing import Final
 from xml.parsers import expat
 
 from dralab.scenarios.errors import InputError, content_of
-from dralab.simulation.platforms import units
 from dralab.simulation.platforms.platform import (
     MOST_HOSTS,
     Host,
@@ -22,7 +21,10 @@ from dralab.simulation.platforms.platform import (
     Role,
     Way,
     Zone,
+    bandwidth_of,
     in_order,
+    seconds_of,
+    speed_of,
 )
 
 LARGEST_PLATFORM: Final = 64 << 20
@@ -176,7 +178,7 @@ class _PlatformReader:
             raise self.error(f"there are more than {MOST_HOSTS} hosts")
         try:
             speeds = tuple(
-                units.speed(part) for part in self.need(tag, attributes, "speed").split(",")
+                speed_of(part) for part in self.need(tag, attributes, "speed").split(",")
             )
             cores = int(attributes.get("core", "1"))
         except ValueError as error:
@@ -262,7 +264,7 @@ class _PlatformReader:
     ) -> Way:
         way = Way(name)
         try:
-            link = Link(units.bandwidth(bandwidth), units.seconds(latency), shared)
+            link = Link(bandwidth_of(bandwidth), seconds_of(latency), shared)
         except ValueError as error:
             raise self.error(str(error), f"{tag}.bandwidth") from None
         if link.bandwidth <= 0:

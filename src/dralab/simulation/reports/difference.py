@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from dralab.scenarios.errors import InputError, content_of
-from dralab.simulation.reports.charts import MOST_LANES, MOST_RECTS
-from dralab.simulation.reports.page import Chart, ReportPage
+from dralab.simulation.reports.page import MOST_LANES, MOST_RECTS, Chart, ReportPage
 from dralab.simulation.results import metrics
 
 COLUMNS: Final = ("id", "submitted", "started", "ended", "wait", "places")

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.reports.charts import gantt
-from dralab.simulation.reports.page import Chart
+from dralab.simulation.reports.page import Chart, gantt
 from dralab.simulation.results import metrics
 from dralab.simulation.results.result import Result
 

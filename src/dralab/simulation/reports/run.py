@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.reports.charts import gantt, thin
-from dralab.simulation.reports.page import Chart, ReportPage
+from dralab.simulation.reports.page import Chart, ReportPage, gantt, thin
 from dralab.simulation.results import metrics, outputs
 from dralab.simulation.results.result import Result
 

@@ -30,9 +30,8 @@ from dralab.scenarios.tables import (
 )
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.workloads import generate
-from dralab.simulation.workloads.jobs import Job, Workload
+from dralab.simulation.workloads.jobs import Delay, Job, Workload
 from dralab.simulation.workloads.openb import WHOLE_GPU, PodRequest
-from dralab.simulation.workloads.profiles import Delay
 from dralab.values import json_schema
 from dralab.values.json_schema import any_of
 

@@ -30,6 +30,7 @@ from dralab.scenarios.tables import (
 from dralab.scenarios.tables import (
     field as field_rule,
 )
+from dralab.simulation import checkpoints
 from dralab.simulation.lifecycle.model import (
     Fault,
     LifeCycle,
@@ -39,8 +40,8 @@ from dralab.simulation.lifecycle.model import (
     RunConditions,
     Stage,
 )
-from dralab.simulation.scenario import fleet, workload
-from dralab.simulation.scenario.fleet import ScenarioFleet
+from dralab.simulation.scenario import fleet, manifests, workload
+from dralab.simulation.scenario.fleet import ScenarioFleet, openb_nodes, simulator_fleet
 from dralab.simulation.scenario.schedulers import (
     BUILT_IN,
     EXTERNAL,
@@ -48,8 +49,10 @@ from dralab.simulation.scenario.schedulers import (
     JOBS,
     OWN,
     TICKS,
+    TICKS_PREEMPTION,
 )
-from dralab.simulation.scenario.workload import ScenarioWorkload
+from dralab.simulation.scenario.simulator_config import TickConfig
+from dralab.simulation.scenario.workload import ScenarioWorkload, openb_pods
 from dralab.values import json_schema
 from dralab.values.json_schema import PYTHON, any_of, one_of_fields
 
@@ -357,4 +360,69 @@ def _fault(entry: Given, names: Collection[str]) -> Fault:
         taint=None if taint is None else (taint.key, taint.value, taint.effect),
         driver=entry.driver,
         happens=happens,
+    )
+
+
+def digest(scenario: Scenario) -> str:
+    """Return what a run depends on, as a short text: the same text, the same result."""
+    fleet = scenario.fleet
+    # Labels are sets, and the text of a set has another order in another process.
+    nodes = [(replace(node, labels=frozenset()), sorted(node.labels)) for node in fleet.nodes]
+    named = {scenario.scheduler, *(name for node in fleet.nodes for name in node.drivers)}
+    files = [
+        scenario.file.parent / name.rpartition(":")[0]
+        for name in sorted(named)
+        if code.is_file(name)
+    ]
+    parts = (
+        scenario.seed, scenario.scheduler, scenario.conditions, scenario.energy, nodes,
+        fleet.platform, fleet.objects, fleet.running, scenario.work, scenario.tick,
+    )  # fmt: skip
+    return checkpoints.digest(parts, files)
+
+
+def placement(
+    nodes: Path,
+    pods: Path,
+    *,
+    policy: str,
+    seed: int,
+    inflate: float,
+    problems: InputProblems | None = None,
+) -> Scenario:
+    """Return the placement of an openb trace, each pod once. InputError: the files."""
+    problems = InputProblems() if problems is None else problems
+    fleet = ScenarioFleet(nodes=tuple(openb_nodes(nodes, problems)))
+    work = ScenarioWorkload(pods=tuple(openb_pods(pods, problems)), inflate=inflate)
+    if not any(node.gpus for node in fleet.nodes):
+        raise InputError(nodes, "no node has a GPU")
+    if not work.pods:
+        raise InputError(pods, "there are no pods")
+    return Scenario(
+        name=pods.stem,
+        file=pods,
+        seed=seed,
+        fleet=fleet,
+        work=work,
+        scheduler=policy,
+        conditions=RunConditions(seed=seed),
+        external={},
+        skipped=len(problems.skipped),
+    )
+
+
+def ticks(config: TickConfig, pods: Path, *, preemption: bool, until: int | None) -> Scenario:
+    """Return a run of k8s-cluster-simulator; `until` are seconds. InputError: the file."""
+    found, objects = manifests.read(pods, InputProblems())
+    fleet = simulator_fleet(config)
+    return Scenario(
+        name=config.file.stem,
+        file=pods,
+        seed=0,
+        fleet=fleet,
+        work=ScenarioWorkload(pods=found, objects=objects),
+        scheduler=TICKS_PREEMPTION if preemption else TICKS[0],
+        conditions=RunConditions(until=None if until is None else until * SECOND),
+        external={},
+        tick=fleet.tick,
     )

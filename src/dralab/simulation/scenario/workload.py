@@ -25,9 +25,8 @@ from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario import generated, manifests
 from dralab.simulation.scenario.generated import of_delays
 from dralab.simulation.workloads import batsim, openb, swf
-from dralab.simulation.workloads.jobs import Job, Workload
+from dralab.simulation.workloads.jobs import Delay, Job, Workload
 from dralab.simulation.workloads.openb import PodRequest
-from dralab.simulation.workloads.profiles import Delay
 from dralab.values.quantity import QuantityError, parse_any
 
 MOST_INFLATED: Final = 100

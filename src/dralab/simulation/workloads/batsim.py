@@ -11,8 +11,7 @@ from dralab.scenarios.errors import InputError, InputProblems
 from dralab.scenarios.fields import is_number
 from dralab.simulation.json_input import JsonFile, nanoseconds
 from dralab.simulation.workloads.batsim_profiles import read_profile
-from dralab.simulation.workloads.jobs import Job, Workload
-from dralab.simulation.workloads.profiles import Composed, Delay, ParallelTask, Profile
+from dralab.simulation.workloads.jobs import Composed, Delay, Job, ParallelTask, Profile, Workload
 
 DEEPEST = 64
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from dralab.scenarios.errors import InputError, content_of, inside
 from dralab.scenarios.fields import is_number
 from dralab.simulation.json_input import JsonFile, nanoseconds
-from dralab.simulation.workloads.profiles import (
+from dralab.simulation.workloads.jobs import (
     Composed,
     Delay,
     Homogeneous,

@@ -14,8 +14,7 @@ from pathlib import Path
 from dralab.kernel.clock import SECOND
 from dralab.scenarios.errors import InputError, InputProblems, content_of
 from dralab.simulation.json_input import nanoseconds
-from dralab.simulation.workloads.jobs import Job, Workload
-from dralab.simulation.workloads.profiles import Delay
+from dralab.simulation.workloads.jobs import Delay, Job, Workload
 
 COLUMNS = 18
 

@@ -1,6 +1,6 @@
 """Runs of Batsim's workloads that are over."""
 
-from dralab.simulation.engines.batch import runs
+from dralab.simulation.engines.batch import run as runs
 
 
 def run_batsim(workloads, **options):

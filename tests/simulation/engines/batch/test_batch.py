@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.simulation.engines.batch.finished import run_batsim
 
 from dralab.scenarios.errors import DecisionError
-from dralab.simulation.engines.batch import outputs, runs
+from dralab.simulation.engines.batch import outputs
+from dralab.simulation.engines.batch import run as runs
 from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
 from dralab.simulation.engines.batch.messages import (
     CallMeLater,
@@ -23,8 +24,7 @@ from dralab.simulation.engines.batch.schedulers import SCHEDULERS, Availability
 from dralab.simulation.host_sets import members
 from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.platforms.platform import plain
-from dralab.simulation.workloads.jobs import Job, Workload
-from dralab.simulation.workloads.profiles import Delay
+from dralab.simulation.workloads.jobs import Delay, Job, Workload
 
 S = 1_000_000_000
 

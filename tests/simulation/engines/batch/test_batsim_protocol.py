@@ -11,7 +11,8 @@ import pytest
 from tests.simulation.engines.batch.finished import run_batsim
 
 from dralab.scenarios.errors import DecisionError
-from dralab.simulation.engines.batch import outputs, protocol, remote, runs
+from dralab.simulation.engines.batch import outputs, protocol, remote
+from dralab.simulation.engines.batch import run as runs
 from dralab.simulation.engines.batch.decision_process import DecisionProcess
 from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
 from dralab.simulation.engines.batch.messages import BatchEvents

@@ -16,7 +16,8 @@ from itertools import zip_longest
 import pytest
 from tests.simulation.engines.batch.decision_files import DecisionFile
 
-from dralab.simulation.engines.batch import outputs, runs
+from dralab.simulation.engines.batch import outputs
+from dralab.simulation.engines.batch import run as runs
 from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
 from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.workloads import batsim

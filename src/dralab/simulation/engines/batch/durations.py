@@ -6,11 +6,11 @@ from dralab.kernel.clock import SECOND
 from dralab.scenarios.errors import InputError
 from dralab.simulation.platforms.network import Network, Transfer
 from dralab.simulation.platforms.platform import Host, Platform, Way
-from dralab.simulation.workloads.jobs import Job, Workload
-from dralab.simulation.workloads.profiles import (
+from dralab.simulation.workloads.jobs import (
     Composed,
     Delay,
     Homogeneous,
+    Job,
     ParallelTask,
     Profile,
     SchedulerMessage,
@@ -18,6 +18,7 @@ from dralab.simulation.workloads.profiles import (
     Staging,
     Storage,
     UsageTrace,
+    Workload,
 )
 
 NOWHERE: frozenset[Way] = frozenset()

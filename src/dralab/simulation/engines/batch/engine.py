@@ -41,8 +41,7 @@ from dralab.simulation.engines.batch.messaging import BatsimServer
 from dralab.simulation.host_sets import all_machines, members, render
 from dralab.simulation.platforms.platform import Host, Platform, Way
 from dralab.simulation.workloads.batsim_profiles import profile_of
-from dralab.simulation.workloads.jobs import Job, Workload
-from dralab.simulation.workloads.profiles import Profile
+from dralab.simulation.workloads.jobs import Job, Profile, Workload
 
 
 @dataclass(slots=True)

@@ -22,8 +22,7 @@ from dralab.node.containers import (
 )
 from dralab.node.simulated_runtime import SimulatedRuntime
 from dralab.runtime.simulated import SimulatedEngine
-from dralab.simulation.lifecycle.delays import Delays
-from dralab.simulation.lifecycle.model import LifeCycle
+from dralab.simulation.lifecycle.model import Delays, LifeCycle
 from dralab.simulation.scenario.manifests import RUNS
 from dralab.values.json_types import JsonObject
 

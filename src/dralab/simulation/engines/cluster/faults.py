@@ -10,8 +10,7 @@ from dralab.runtime.client import amend
 from dralab.runtime.resources import NODES, TAINT_RULES
 from dralab.simulation.engines.cluster.nodes import SimulatedNodes
 from dralab.simulation.lifecycle.agenda import Agenda
-from dralab.simulation.lifecycle.delays import Stream
-from dralab.simulation.lifecycle.model import Fault, RandomFaults
+from dralab.simulation.lifecycle.model import Fault, RandomFaults, Stream
 from dralab.simulation.lifecycle.outages import NodeFaults
 from dralab.values.json_types import JsonDict
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 from dralab.kernel.events import ADMITTING, Events
 from dralab.simulation.engines.cluster.tasks import ClusterTask
-from dralab.simulation.lifecycle.model import Pod
-from dralab.simulation.lifecycle.quotas import Quotas
+from dralab.simulation.lifecycle.model import Pod, Quotas
 
 
 @dataclass(slots=True)

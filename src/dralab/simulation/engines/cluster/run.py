@@ -40,13 +40,11 @@ from dralab.simulation.engines.cluster.tasks import (
     lanes_of,
 )
 from dralab.simulation.engines.scenario_run import Progress, Stop
-from dralab.simulation.lifecycle.model import Pod
-from dralab.simulation.lifecycle.quotas import Quotas
+from dralab.simulation.lifecycle.model import Pod, Quotas
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario import manifests
-from dralab.simulation.scenario.digest import digest
 from dralab.simulation.scenario.manifests import Arrival
-from dralab.simulation.scenario.scenario import Scenario
+from dralab.simulation.scenario.scenario import Scenario, digest
 from dralab.values.json_types import JsonDict
 
 NAME: Final = "dralab"

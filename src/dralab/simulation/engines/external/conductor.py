@@ -11,6 +11,7 @@ from typing import Final
 
 from dralab.kernel.clock import SECOND
 from dralab.scenarios.errors import DecisionError
+from dralab.simulation.engines.external.clocked_processes import ServerTurns
 from dralab.simulation.engines.external.driver import (
     DELETES_FOREVER,
     ROUNDS,
@@ -18,7 +19,6 @@ from dralab.simulation.engines.external.driver import (
     Stopped,
 )
 from dralab.simulation.engines.external.served_cluster import ServedCluster
-from dralab.simulation.engines.external.server_turns import ServerTurns
 from dralab.virtualtime import Supervisor
 
 # Seconds of the clock. Programs are started so long before a run begins.

@@ -26,8 +26,7 @@ from dralab.simulation.engines.external.served_cluster import ServedCluster, Ser
 from dralab.simulation.engines.external.submission import PodOptions
 from dralab.simulation.engines.scenario_run import Progress, Stop
 from dralab.simulation.results.result import Result, Task
-from dralab.simulation.scenario.digest import digest
-from dralab.simulation.scenario.scenario import Scenario
+from dralab.simulation.scenario.scenario import Scenario, digest
 from dralab.simulation.workloads.openb import WHOLE_GPU
 from dralab.virtualtime import Supervisor, unavailable
 

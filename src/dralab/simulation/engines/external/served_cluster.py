@@ -17,8 +17,7 @@ from dralab.kernel.randomness import Randomness
 from dralab.objects.metadata import status_of
 from dralab.runtime.resources import CLASSES, NODES, SLICES
 from dralab.simulation.engines import objects
-from dralab.simulation.engines.external.capacity import ClusterCapacity, PodNeeds
-from dralab.simulation.engines.external.nodes import ServedNodes
+from dralab.simulation.engines.external.capacity import ClusterCapacity, PodNeeds, ServedNodes
 from dralab.simulation.engines.external.submission import (
     PodOptions,
     Submission,

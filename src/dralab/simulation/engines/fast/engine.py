@@ -35,9 +35,8 @@ from dralab.simulation.engines.fast.admitted import AdmittedObjects
 from dralab.simulation.engines.fast.claim_book import ClaimBook
 from dralab.simulation.engines.objects import GPU_PREFIX, UNREACHABLE, taints_of_a_lost_node
 from dralab.simulation.lifecycle.agenda import Agenda
-from dralab.simulation.lifecycle.model import Fault, RunConditions
+from dralab.simulation.lifecycle.model import Fault, Quotas, RunConditions
 from dralab.simulation.lifecycle.pod_lives import PodLives
-from dralab.simulation.lifecycle.quotas import Quotas
 from dralab.simulation.scenario.manifests import Arrival
 from dralab.values.json_types import JsonDict, JsonObject
 

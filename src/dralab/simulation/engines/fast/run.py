@@ -31,8 +31,7 @@ from dralab.simulation.engines.fast.preference import Preference
 from dralab.simulation.engines.fragmentation import FragmentationLedger
 from dralab.simulation.engines.scenario_run import Progress, Stop
 from dralab.simulation.results.result import Result
-from dralab.simulation.scenario.digest import digest
-from dralab.simulation.scenario.scenario import Scenario
+from dralab.simulation.scenario.scenario import Scenario, digest
 from dralab.simulation.scenario.schedulers import ALLOCATION_PREFIX, FAST
 from dralab.simulation.workloads.openb import WHOLE_GPU
 

@@ -1,19 +1,26 @@
 """The experiment: shuffle, inflate, place each pod once, measure after every one."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from dralab.kernel.clock import SECOND
 from dralab.kernel.randomness import Randomness
+from dralab.scenarios.errors import InputError
 from dralab.scheduling.cycle import placement
 from dralab.scheduling.pods import DEFAULT_SCHEDULER, PodInfo, changed, pod_info
+from dralab.simulation import checkpoints
 from dralab.simulation.engines import objects
 from dralab.simulation.engines.fast.admitted import sharing
 from dralab.simulation.engines.fast.choices import choice_named
 from dralab.simulation.engines.fast.inventory import Inventory, empty_state
 from dralab.simulation.engines.fragmentation import FragmentationLedger
-from dralab.simulation.lifecycle.model import Pod
+from dralab.simulation.engines.scenario_run import Progress, Stop
+from dralab.simulation.lifecycle.model import Pod, RunConditions
+from dralab.simulation.results.result import Result, StateSample, Task
+from dralab.simulation.scenario.scenario import Scenario, digest
+from dralab.simulation.scenario.schedulers import PODS
 from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode, GpuPod, PodRequest
 
 OF_IDLE = (50, 75, 90, 95, 100)
@@ -238,3 +245,99 @@ def write_curve(outcome: PlacementOutcome, path: Path) -> None:
             f"{100 * measure.fragmented / idle if idle else 0:.4f},{int(measure.placed)}"
         )
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+class PlacementRun:
+    """One run. InputError: the scenario has more than nodes, pods and a policy."""
+
+    def __init__(self, scenario: Scenario, resume: Path | None = None) -> None:
+        self.scenario = scenario
+        self.complete = False
+        self.experiment = _experiment(scenario)
+        if resume is not None:
+            self.experiment.go(most=checkpoints.read(resume, digest(scenario)))
+
+    def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
+        """Place on."""
+        self.complete = self.experiment.go(progress, stop)
+        return self.result()
+
+    def result(self) -> Result:
+        """Return what there is so far."""
+        scenario, measures = self.scenario, self.experiment.measures
+        pods = self.experiment.queue[: len(measures)]
+        return Result(
+            name=scenario.name,
+            scheduler=scenario.scheduler,
+            seed=scenario.seed,
+            tasks=[
+                _task(number, pod, measure)
+                for number, (pod, measure) in enumerate(zip(pods, measures, strict=True), 1)
+            ],
+            samples=list(_samples(measures)),
+            lanes=[node.name for node in scenario.fleet.nodes],
+            capacity={"gpu": self.experiment.capacity},
+            end=len(measures) * SECOND,
+            notes=["pods are placed once, one a second, and never end"],
+            complete=self.complete,
+            own_numbers=self.outcome().numbers(),
+        )
+
+    def outcome(self) -> PlacementOutcome:
+        """Return the measures so far."""
+        return self.experiment.outcome()
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint: how far it is. Going on places up to there again."""
+        checkpoints.write(path, digest(self.scenario), len(self.experiment.measures))
+
+
+def _experiment(scenario: Scenario) -> PlacementExperiment:
+    file, policy, work = scenario.file, scenario.scheduler, scenario.work
+    if policy not in PODS:
+        known = ", ".join(PODS)
+        problem = f"is for built-in policies, {known}; not for {policy!r}"
+        raise InputError(file, problem, where="workload.inflate")
+    conditions = replace(scenario.conditions, faults=tuple(scenario.conditions.faults))
+    if conditions != RunConditions(seed=scenario.seed):
+        problem = "places pods once, without time: no faults, queues, lifecycle, order or stop"
+        raise InputError(file, problem, where="workload.inflate")
+    if not any(node.gpus for node in scenario.fleet.nodes):
+        raise InputError(file, "no node has a GPU", where="fleet")
+    if not work.pods:
+        raise InputError(file, "there are no pods", where="workload")
+    return PlacementExperiment(
+        scenario.fleet.nodes,
+        [GpuPod(pod.name, pod.request, pod.memory) for pod in work.pods],
+        policy=policy,
+        seed=scenario.seed,
+        ratio=work.inflate or 1.0,
+        workload=scenario.name,
+    )
+
+
+def _task(number: int, pod: GpuPod, measure: PlacementMeasure) -> Task:
+    when = number * SECOND if measure.placed else None
+    return Task(
+        id=f"{number}-{pod.name}",  # clones have the name of the pod that they are made of
+        user="",
+        state="Running" if measure.placed else "REJECTED",
+        submitted=number * SECOND,
+        bound=when,
+        started=when,
+        ended=None,
+        width=max(1, -(-pod.request.cpu // 1000)),
+        lanes=(),
+        gpu_milli=pod.request.demand,
+        reason="" if measure.placed else "fits on no node",
+    )
+
+
+def _samples(measures: Sequence[PlacementMeasure]) -> Iterator[StateSample]:
+    placed = 0
+    for number, measure in enumerate(measures, 1):
+        placed += measure.placed
+        yield StateSample(
+            number * SECOND, 0, placed, 0, measure.allocated, measure.fragmented,
+            refused=number - placed,
+        )  # fmt: skip
