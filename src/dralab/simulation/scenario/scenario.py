@@ -152,7 +152,7 @@ FAULT: Final = Table(
         "at": duration(required=True),
         "for": duration("Default: for the rest of the run."),
         "node": label(default=""),
-        "device": label(default="", needs="taint"),
+        "device": label(default=""),
         "driver": label(default=""),
         "taint": row(TAINT, always=False),
         "happens": label("As of `dralab driver run --fault help`."),
@@ -160,6 +160,7 @@ FAULT: Final = Table(
     rules={
         "anyOf": one_of_fields("node", "happens"),
         "not": {"required": ["happens", "taint"]},
+        "dependentRequired": {"device": ["taint"]},
     },
 )
 AT_RANDOM: Final = Table({"every": duration(required=True), "repair": duration(required=True)})
@@ -352,6 +353,8 @@ def _fault(entry: Given, names: Collection[str]) -> Fault:
         if entry.taint is not None:
             raise entry.error("taint", "cannot be combined with `happens`: use two entries")
     taint = entry.taint
+    if entry.device and taint is None:
+        raise entry.error("device", "needs `taint`; for driver faults use `happens`")
     return Fault(
         at=entry.at,
         duration=entry["for"],
