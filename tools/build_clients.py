@@ -130,6 +130,11 @@ OPERATORS = {
         "github.com/open-policy-agent/gatekeeper/v3 v3.23.1",
     ),
     "jobset": ("sigs.k8s.io/jobset", "sigs.k8s.io/jobset v0.12.0"),
+    "kubebuilder": ("sigs.k8s.io/kubebuilder/v4", "sigs.k8s.io/kubebuilder/v4 v4.16.0"),
+    "setup-envtest": (
+        "sigs.k8s.io/controller-runtime/tools/setup-envtest",
+        "sigs.k8s.io/controller-runtime/tools/setup-envtest v0.25.1",
+    ),
     "kro": (
         "github.com/kubernetes-sigs/kro/cmd/controller",
         "github.com/kubernetes-sigs/kro v0.9.4",

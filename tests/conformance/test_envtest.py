@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import gomodules
 from dralab.api.releases import versions
 
 SOURCE = Path(__file__).parent / "envtest"
@@ -35,17 +36,52 @@ def suite(tmp_path_factory):
     return target
 
 
+def used(release, place):
+    """Return the folder of a release, below another."""
+    words = ["envtest", "use", release, "--bin-dir", str(place), "-p", "path"]
+    done = subprocess.run(
+        [sys.executable, "-m", "dralab", *words], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
 @pytest.mark.parametrize("release", versions())
 def test_a_suite_of_kubebuilder_passes(suite, tmp_path, release):
-    environment = {**os.environ, "XDG_DATA_HOME": str(tmp_path)}
-    folder = subprocess.run(
-        [sys.executable, "-m", "dralab", "envtest", "use", release, "-p", "path"],
-        env=environment, capture_output=True, text=True, check=True,
-    ).stdout.strip()  # fmt: skip
     done = subprocess.run(
         [str(suite), "-test.v"],
-        env={**environment, "KUBEBUILDER_ASSETS": folder},
+        env={**os.environ, "KUBEBUILDER_ASSETS": used(release, tmp_path)},
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert "--- PASS: TestSuite" in done.stdout, done.stdout + done.stderr
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("release", versions())
+def test_setup_envtest_finds_what_is_there_and_downloads_nothing(
+    tmp_path, tmp_path_factory, release
+):
+    _, program = gomodules.operator("setup-envtest", tmp_path_factory)
+    folder = used(release, tmp_path)
+    words = [str(program), "use", release, "--bin-dir", str(tmp_path), "-p", "path"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == (folder, 0), done.stderr
+
+
+def test_the_tests_of_a_kubebuilder_project_pass_unchanged(tmp_path, tmp_path_factory):
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    _, program = gomodules.operator("kubebuilder", tmp_path_factory)
+    kind = ["--group", "shop", "--version", "v1", "--kind", "Order", "--make=false"]
+    for words in (
+        ["init", "--domain", "example.com", "--repo", "example.com/shop"],
+        ["create", "api", *kind, "--resource", "--controller"],
+        ["create", "webhook", *kind, "--defaulting", "--programmatic-validation"],
+    ):
+        subprocess.run([str(program), *words], cwd=tmp_path, check=True)
+    used("1.34", tmp_path / "bin")
+    done = subprocess.run(
+        ["make", "test", "ENVTEST_K8S_VERSION=1.34"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=3600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.stdout.count("\nok  \t") == 2  # the controller's tests and the webhook's
