@@ -1,7 +1,7 @@
 """Why something waits, as data: one cause with its numbers, no sentences.
 
     Diagnosis      what waits, its cause, and what would help
-    Cause          one of the classes below; each names the codes of `codes` that it may have
+    Cause          a class for each kind, with one of the codes of `codes`
     Help           one change that would help, and what it would bring
 
 `diagnose` finds them, `text` and `structured` tell them to people and to programs.
@@ -71,157 +71,133 @@ class Offered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """The claim itself is wrong, or names what does not exist: no devices could help.
+class Cause:
+    """What all causes have: one code, the requests that matter, the place that says so.
 
-    `missing` is the kind of the object that is not there, `name` its name, `known` those that are,
-    `elsewhere` the namespaces that have one of this name.
+    `total` devices suit, or were looked at, on `nodes` nodes; `values` are what they have,
+    `examples` the first of them, `known` names that exist. `holders` are the claims that hold
+    devices.
     """
 
     code: str
-    text: str
+    asked: tuple[Asked, ...] = ()
     mark: MarkedField | None = None
-    missing: str = ""
-    name: str = ""
+    total: int = 0
+    nodes: int = 0
+    values: tuple[Offered, ...] = ()
+    examples: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
-    elsewhere: tuple[str, ...] = ()
-    asked: Asked | None = None
+    holders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailingSelector:
+class Refused(Cause):
+    """The claim itself is wrong, or names what does not exist: no devices could help.
+
+    `missing` is the kind of the object that is not there, `name` its name, `elsewhere` the
+    namespaces that have one of this name.
+    """
+
+    text: str
+    missing: str = ""
+    name: str = ""
+    elsewhere: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailingSelector(Cause):
     """An expression fails while it runs, which ends the search for the whole pod.
 
     `lacking` is the path that the devices do not have, if that is the reason; it fails for
     `devices` of `total`.
     """
 
-    code: str
-    asked: Asked
     mark: MarkedField
     message: str
     devices: int
-    total: int
     example: str
     lacking: tuple[str, ...] = ()
-    known: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoSuchDevice:
+class NoSuchDevice(Cause):
     """No device meets one condition of a class or a request.
 
-    `total` devices were looked at: those of the class, or all for a condition of the class.
-    `values` are what they have instead, `best` the nearest of a threshold, `known` the names of
-    their attributes where none has the one that is asked for.
+    `total` devices were looked at: those of the class, or all for a condition of the class. `best`
+    of what they have is the nearest of a threshold.
     """
 
-    code: str
-    asked: Asked
     mark: MarkedField
     condition: ConditionText
-    total: int
-    nodes: int
     of_class: bool
-    values: tuple[Offered, ...] = ()
     best: str = ""
-    known: tuple[str, ...] = ()
-    examples: tuple[str, ...] = ()
     others: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotTogether:
+class NotTogether(Cause):
     """Every condition is met by some device, all of them by none."""
 
-    code: str
-    asked: Asked
     marks: tuple[MarkedField, ...]
     met: tuple[tuple[ConditionText, int], ...]
-    total: int
-    nodes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lacking:
+class Lacking(Cause):
     """Suitable devices lack an attribute that a constraint reads, or an amount of a capacity.
 
     `best` is the largest amount that one of them can give, `number` the position of the constraint.
     """
 
-    code: str
-    asked: Asked
     name: str
-    total: int
-    nodes: int
     number: int = 0
-    mark: MarkedField | None = None
     needed: str = ""
     best: str = ""
-    known: tuple[str, ...] = ()
-    examples: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TooFew:
+class TooFew(Cause):
     """Suitable devices are too few on every node, or not free.
 
-    `total` devices suit, `free` of them could serve the request now, on `nodes` nodes. `most` is
-    the largest number on one node, `most_free` the largest number free on one, `where` that node.
-    `blocked` counts why the others are not free: in-use, taint, counters, capacity, groups.
-    `holders` are the claims that hold devices. `needed` and `offered` tell of a counter or a
-    capacity `name` on the node that is nearest.
+    `free` of them could serve the request now. `most` is the largest number on one node,
+    `most_free` the largest number free on one, `where` that node. `blocked` counts why the others
+    are not free: in-use, taint, counters, capacity, groups. `needed` and `offered` tell of a
+    counter or a capacity `name` on the node that is nearest.
     """
 
-    code: str
-    asked: Asked
-    total: int
-    nodes: int
     most: int
     free: int
     most_free: int
     where: str
     blocked: Mapping[str, int] = field(default_factory=dict)
-    holders: tuple[str, ...] = ()
     name: str = ""
     needed: str = ""
     offered: str = ""
     taints: tuple[tuple[str, int], ...] = ()
-    mark: MarkedField | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unmatched:
+class Unmatched(Cause):
     """A constraint cannot be met: `wanted` devices with one value, or with different ones.
 
-    `values` are on the node that comes nearest, `most` devices of them agree. `total` devices
-    suit, `free` of them are free; `nodes` nodes have enough of them, but not with such values.
-    Of a total over all devices, `best` is the largest that a node has. `number` is the position of
-    the constraint.
+    `values` are on the node that comes nearest, `most` devices of them agree; `free` devices are
+    free. `nodes` nodes have enough of them, but not with such values. Of a total over all devices,
+    `best` is the largest that a node has. `number` is the position of the constraint.
     """
 
-    code: str
-    asked: tuple[Asked, ...]
     constraint: Constraint
     wanted: int
     most: int
     where: str
-    values: tuple[Offered, ...]
-    total: int
-    nodes: int
     free: int
     number: int = 0
     best: str = ""
-    holders: tuple[str, ...] = ()
-    mark: MarkedField | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Competing:
+class Competing(Cause):
     """Several requests need more devices than suit any of them; or parts that share a counter."""
 
-    code: str
-    asked: tuple[Asked, ...]
     wanted: int
     devices: int
     where: str
@@ -231,45 +207,38 @@ class Competing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Together:
+class Together(Cause):
     """Each request could be met, all of them cannot; `conflict` is a minimal reason."""
 
-    code: str
-    asked: tuple[Asked, ...]
     conflict: tuple[Condition, ...]
-    holders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoAlternative:
+class NoAlternative(Cause):
     """None of the alternatives of a request can be had; the cause of each."""
 
-    code: str
     claim: str
     request: str
-    causes: tuple["Cause", ...]
+    causes: tuple[Cause, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodesUnfit:
+class NodesUnfit(Cause):
     """Nodes are ruled out by rules about them: `reasons` with counts of nodes.
 
     `able` nodes have the devices and are ruled out; the first of `reasons` is theirs. `facts` are
     lines about what there is. `wants_devices`: the pod has claims.
     """
 
-    code: str
-    total: int
     reasons: tuple[tuple[Reason, int], ...]
     able: tuple[str, ...]
     detail: str = ""
-    mark: MarkedField | None = None
     facts: tuple[str, ...] = ()
     wants_devices: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GangTooLarge:
+class GangTooLarge(Cause):
     """A gang does not start: `least` of its `members` pods have to fit at once, `fitting` do.
 
     `failing` is the first pod that does not fit, `cause` why it does not: None where it is not the
@@ -277,41 +246,22 @@ class GangTooLarge:
     one value of a node label (`topology`) fits best where that is `domain`.
     """
 
-    code: str
     group: str
     least: int
     members: int
     fitting: int
     failing: str = ""
-    cause: "Cause | None" = None
+    cause: Cause | None = None
     why: str = ""
     topology: str = ""
     domain: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NothingThere:
+class NothingThere(Cause):
     """There are no nodes, no devices, or pools that cannot be used; or the search was given up."""
 
-    code: str
     detail: str = ""
-
-
-Cause = (
-    Refused
-    | FailingSelector
-    | NoSuchDevice
-    | NotTogether
-    | Lacking
-    | TooFew
-    | Unmatched
-    | Competing
-    | Together
-    | NoAlternative
-    | NodesUnfit
-    | GangTooLarge
-    | NothingThere
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -155,7 +155,7 @@ class _CauseFinder:
             if any(rule.name in kind.device.attributes for kind in suits):
                 continue
             return Lacking(
-                code="DRA027", asked=asked, number=number, name=rule.name, total=total_of(suits),
+                code="DRA027", asked=(asked,), number=number, name=rule.name, total=total_of(suits),
                 nodes=misses.nodes_of(suits), examples=examples,
                 known=misses.known_names("attributes", [kind.device for kind in suits]),
                 mark=misses.compared(asked.claim, rule, number),
@@ -169,7 +169,7 @@ class _CauseFinder:
             field = misses.request_field(alternative, f"capacity.requests[{name}]")
             best = max((item.value for item in offers), default=None)
             return Lacking(
-                code="DRA028", asked=asked, name=name, total=total_of(suits),
+                code="DRA028", asked=(asked,), name=name, total=total_of(suits),
                 nodes=misses.nodes_of(suits), examples=examples, needed=shown_value(wanted),
                 best="" if best is None else shown_value(best),
                 known=misses.known_names("capacity", [kind.device for kind in suits]),
@@ -202,7 +202,7 @@ class _CauseFinder:
             at_once = self.of.largest(emptied, alternative, empty=True)
             most = most if at_once is None else min(most, at_once)
         return TooFew(
-            code=code, asked=asked, total=total_of(suits),
+            code=code, asked=(asked,), total=total_of(suits),
             nodes=misses.nodes_of(suits), most=most, free=supply.free,
             most_free=supply.most_free, where=supply.where, blocked=supply.blocked,
             holders=supply.holders, name=supply.name,

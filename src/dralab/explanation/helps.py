@@ -64,11 +64,11 @@ class _Proposals:
             case causes.Refused(code="DRA002"):
                 yield from self._class_name(cause)
             case causes.FailingSelector():
-                yield from self._failing(cause, self._of(cause.asked))
+                yield from self._failing(cause, self._of(*cause.asked))
             case causes.NoSuchDevice():
-                yield from self._no_such_device(cause, self._of(cause.asked))
+                yield from self._no_such_device(cause, self._of(*cause.asked))
             case causes.NotTogether():
-                alternative = self._of(cause.asked)
+                alternative = self._of(*cause.asked)
                 for mark, (condition, _) in zip(cause.marks, cause.met, strict=True):
                     comparison = condition.comparison
                     best = self._nearest(alternative, mark, comparison) if comparison else ""
@@ -77,9 +77,9 @@ class _Proposals:
                     else:
                         yield from self._dropped(alternative, mark, condition)
             case causes.Lacking():
-                yield from self._lacking(cause, self._of(cause.asked))
+                yield from self._lacking(cause, self._of(*cause.asked))
             case causes.TooFew():
-                yield from self._too_few(cause, self._of(cause.asked))
+                yield from self._too_few(cause, self._of(*cause.asked))
             case causes.Unmatched():
                 yield from self._unmatched(cause)
             case causes.Competing() | causes.Together():
@@ -120,7 +120,7 @@ class _Proposals:
         if not near and count:
             text = f"create the class: {counted(count, 'device')} of driver {cause.name} are there"
             yield Help(kind="add", now=False, to=text)
-        if not near or cause.asked is None:
+        if not near or not cause.asked:
             return
         renamed = with_each(
             self.problem,
@@ -180,7 +180,7 @@ class _Proposals:
         of_capacity = comparison is not None and comparison.path[0] == "capacity"
         if cause.code == "DRA014" and cause.of_class and comparison and of_capacity:
             size = "larger" if comparison.operator in {">", ">="} else "smaller"
-            noun = cause.asked.class_name if "." not in cause.asked.class_name else "device"
+            noun = cause.asked[0].class_name if "." not in cause.asked[0].class_name else "device"
             yield Help(kind="add", now=False, to=f"add a node with a {size} {noun}")
 
     def _lacking(self, cause: causes.Lacking, alternative: Alternative) -> Iterator[Help]:
@@ -202,14 +202,14 @@ class _Proposals:
         for kind in self.inquiry.suits(alternative):
             for taint in kind.device.taints:
                 if taint.repels and any(text == taint_text(taint) for text, _ in cause.taints):
-                    asked = cause.asked
+                    asked = cause.asked[0]
                     given_up = Condition(
                         kind="taint", claim=asked.claim, request=asked.request, taint=taint
                     )
                     yield from self._without(given_up)
         if cause.code == "DRA039":
             short = cause.name.rpartition("/")[2]
-            names = [each for each in cause.asked.capacity if each.rpartition("/")[2] == short]
+            names = [each for each in cause.asked[0].capacity if each.rpartition("/")[2] == short]
             if names and cause.offered not in {"", "0"}:
                 yield from self._less_capacity(alternative, names[0], cause.offered)
         if cause.code != "DRA031":
@@ -218,7 +218,7 @@ class _Proposals:
 
     def _unmatched(self, cause: causes.Unmatched) -> Iterator[Help]:
         """Propose to wait, another attribute, fewer devices, or to leave the constraint out."""
-        alternative, rule = self._of(cause.asked[0]), cause.constraint
+        alternative, rule = self._of(*cause.asked[:1]), cause.constraint
         yield from waits_for(self.inquiry, cause.holders)
         for asked in cause.asked:
             yield from self._fewer(self._of(asked))

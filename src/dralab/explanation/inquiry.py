@@ -91,9 +91,11 @@ class Inquiry:
                         code="DRA002", text=fact.text, missing="DeviceClass", name=name,
                         known=tuple(sorted(self.problem.classes)),
                         mark=MarkedField(owner=owner, field=field, text=name),
-                        asked=Asked(
-                            claim=str(claim), request=each.name, class_name=each.class_name,
-                            count=each.count,
+                        asked=(
+                            Asked(
+                                claim=str(claim), request=each.name,
+                                class_name=each.class_name, count=each.count,
+                            ),
                         ),
                     )  # fmt: skip
                 return Refused(

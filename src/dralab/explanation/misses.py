@@ -174,7 +174,7 @@ def miss(
     never = [number for number, found in enumerate(met) if not found]
     if not never:
         return NotTogether(
-            code="DRA026", asked=asked,
+            code="DRA026", asked=(asked,),
             marks=tuple(
                 mark_of(alternative, asked.claim, part.located, part.conjunct.span)
                 for part in parts
@@ -198,7 +198,7 @@ def miss(
     examples = [kind for kind in near or base if not best or _has(part, kind, best)]
     return NoSuchDevice(
         code="DRA010" if is_class and code not in {"DRA023", "DRA024"} else code,
-        asked=asked,
+        asked=(asked,),
         mark=mark_of(alternative, asked.claim, part.located, span),
         condition=part.condition,
         total=total,
@@ -247,7 +247,7 @@ def _failing(
         if lacking and everywhere and len(lacking) > 1 and not _has_domain(lacking, reached):
             code = "DRA023"
         return FailingSelector(
-            code=code, asked=asked,
+            code=code, asked=(asked,),
             mark=mark_of(alternative, asked.claim, part.located, _name_span(part, lacking, code)),
             message=message, devices=count, total=total,
             example=device_name(*broken[0].examples(order, 1)[0]),

@@ -129,7 +129,7 @@ def there(cause: causes.Cause) -> Iterator[Line]:
     match cause:
         case causes.NoAlternative():
             for each in cause.causes:
-                name = next((one.request.partition("/")[2] for one in asked_of(each)), "")
+                name = next((one.request.partition("/")[2] for one in each.asked), "")
                 yield f"{name}: {headline(each)}", each.code
         case causes.NotTogether():
             for condition, count in cause.met:
@@ -146,12 +146,6 @@ def there(cause: causes.Cause) -> Iterator[Line]:
             return
 
 
-def asked_of(cause: causes.Cause) -> tuple[causes.Asked, ...]:
-    """Return what is asked for by the requests of a cause itself."""
-    found = getattr(cause, "asked", None) or ()
-    return (found,) if isinstance(found, causes.Asked) else found
-
-
 def asks(cause: causes.Cause) -> Iterator[Line]:
     """Yield what is asked for, one line for each request that matters."""
     if isinstance(cause, causes.NoAlternative):
@@ -161,7 +155,7 @@ def asks(cause: causes.Cause) -> Iterator[Line]:
         yield from asks(cause.cause) if cause.cause is not None else ()
     elif not isinstance(cause, causes.Refused):
         first = cause.condition if isinstance(cause, causes.NoSuchDevice) else None
-        yield from (wanted(each, first) for each in asked_of(cause))
+        yield from (wanted(each, first) for each in cause.asked)
 
 
 # --- the fields of sentences
@@ -174,7 +168,7 @@ def _written_fields(told: Any) -> dict[str, Any]:
 def _fields(cause: causes.Cause) -> dict[str, Any]:
     """Return the fields of a cause; one that is empty rules out the sentences that have it."""
     found = _written_fields(cause)
-    if asked := asked_of(cause):
+    if asked := cause.asked:
         found |= {
             "one": one(asked[0]),
             "what": "device" if cause.code == "DRA023" else one(asked[0]),
@@ -210,7 +204,7 @@ def _fields(cause: causes.Cause) -> dict[str, Any]:
             found["shared"] = cause.counter
             found["counter"] = cause.counter if asked and asked[0].count else ""
             found["suit"] = "suits" if cause.devices == 1 else "suit"
-        case causes.Together() | causes.NoAlternative():
+        case _:
             pass
     return found
 
@@ -251,7 +245,7 @@ def _of_condition(cause: causes.NoSuchDevice) -> dict[str, Any]:
 
 
 def _of_few(cause: causes.TooFew) -> dict[str, Any]:
-    asked = cause.asked
+    asked = cause.asked[0]
     several = {1: "the only suitable device is", 2: "both suitable devices are"}
     every = several.get(cause.total, f"all {cause.total} suitable devices are")
     what = "their room held" if cause.code in {"DRA038", "DRA039"} else "held"

@@ -4,7 +4,7 @@ The form of the JSON is described in docs/reference/explanation.schema.json.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from dralab.explanation.causes import (
@@ -15,15 +15,11 @@ from dralab.explanation.causes import (
     MarkedField,
     NoAlternative,
     NotTogether,
-    Together,
-    TooFew,
-    Unmatched,
 )
 from dralab.explanation.codes import Line
 from dralab.explanation.edits import KINDS, command_of, patch_of
 from dralab.explanation.names import shortened, shown_value
 from dralab.explanation.sentences import (
-    asked_of,
     asks,
     condition_text,
     constraint_text,
@@ -96,7 +92,7 @@ class Names:
     def named(self, found: Diagnosis) -> Diagnosis:
         """Return a diagnosis whose cause names pods instead of the claims that they hold."""
         cause = found.cause
-        if not isinstance(cause, (TooFew, Unmatched, Together)) or not cause.holders:
+        if not cause.holders:
             return found
         pods = dict.fromkeys(
             self.holders.get(name, f"claim {shortened(name)}") for name in cause.holders
@@ -273,24 +269,14 @@ def structured(found: Diagnosis, names: Names | None = None) -> dict[str, Any]:
 
 
 def _cause(cause: Cause, spots: Spots) -> dict[str, Any]:
-    facts: dict[str, Any] = {}
-    for name in NUMBERS:
-        value = getattr(cause, name, None)
-        if value not in {None, ""} and not (isinstance(value, int) and not value):
-            facts[_camel(name)] = value
-    if values := getattr(cause, "values", ()):
-        facts["values"] = [
-            {"value": each.value, "devices": each.devices, "free": each.free} for each in values
-        ]
-    if blocked := getattr(cause, "blocked", None):
-        facts["blocked"] = dict(blocked)
-    if names := getattr(cause, "holders", ()):
-        facts["holders"] = list(names)
-    if examples := getattr(cause, "examples", ()):
-        facts["examples"] = list(examples)
+    facts: dict[str, Any] = {_camel(name): getattr(cause, name, None) for name in NUMBERS}
+    facts["values"] = [asdict(each) for each in cause.values]
+    facts["blocked"] = dict(getattr(cause, "blocked", {}))
+    facts |= {"holders": list(cause.holders), "examples": list(cause.examples)}
+    facts = {name: value for name, value in facts.items() if value}
     told: dict[str, Any] = {"code": cause.code, "headline": headline(cause)}
-    if asked := asked_of(cause):
-        told["asksFor"] = [_request(each) for each in asked]
+    if cause.asked:
+        told["asksFor"] = [_request(each) for each in cause.asked]
     told["thereAre"] = [text.strip() for text, _ in there(cause)]
     if facts:
         told["facts"] = facts
@@ -317,8 +303,8 @@ def _request(asked: Asked) -> dict[str, Any]:
 def _marks(cause: Cause) -> Iterator[MarkedField]:
     if isinstance(cause, NotTogether):
         yield from cause.marks
-    elif isinstance(found := getattr(cause, "mark", None), MarkedField):
-        yield found
+    elif cause.mark is not None:
+        yield cause.mark
 
 
 def _place(mark: MarkedField, spots: Spots) -> dict[str, Any]:
