@@ -14,7 +14,7 @@ from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import Node, Problem
 from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.explanation.diagnose import diagnose
-from dralab.explanation.text import page
+from dralab.explanation.text import Why
 from dralab.values.json_types import JsonDict
 
 
@@ -95,7 +95,7 @@ def main() -> None:
             once = time.process_time() - start
             print(f"{nodes:6} {name:24}{spent:12.3f}{once:12.3f}{spent / once:8.1f}")
     assert found is not None
-    print(page(found))
+    print(Why(diagnosis=found).page())
 
 
 if __name__ == "__main__":

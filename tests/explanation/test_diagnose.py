@@ -6,7 +6,7 @@ from builders import claim, device, device_class, node, pool, request
 from dralab.allocation import v1
 from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.explanation.diagnose import diagnose
-from dralab.explanation.text import brief, page
+from dralab.explanation.text import Why
 from problems import Case
 
 
@@ -61,7 +61,7 @@ def test_nodes_that_differ_in_what_nobody_reads_are_one_group():
 def test_a_page_is_as_long_for_many_nodes_as_for_few():
     made = claim("c", request("gpu", "gpu", of_kind("z")))
     few, many = (
-        page(diagnosed(made, slices, nodes=nodes)).count("\n")
+        Why(diagnosis=diagnosed(made, slices, nodes=nodes)).page().count("\n")
         for nodes, slices, _ in (fleet(5), fleet(60))
     )
     assert few == many
@@ -73,12 +73,12 @@ def test_a_long_story_still_fits_into_an_event():
     made = claim("c", request("first", "gpu", selector), *map(request, names), namespace="ü" * 60)
     slices = gpus(*(device(f"d{i}", kind="x") for i in range(40)))
     found = diagnosed(made, slices)
-    text = brief(found)
+    text = Why(diagnosis=found).brief()
     assert len(text.encode()) <= 1024
     assert found.code in text
     # What does not fit is left out as a whole.
     assert text.count("`") % 2 == 0
-    assert len(brief(found, 60).encode()) <= 60
+    assert len(Why(diagnosis=found).brief(60).encode()) <= 60
 
 
 def test_what_fits_has_no_diagnosis():
@@ -106,7 +106,7 @@ def test_with_too_few_questions_nothing_is_guessed(questions):
     found = diagnosed(made, slices, nodes=nodes, others=others, questions=questions)
     assert not found.settled
     assert not found.helps
-    assert "More steps would be needed" in page(found)
+    assert "More steps would be needed" in Why(diagnosis=found).page()
 
 
 def test_a_search_that_is_given_up_says_neither_yes_nor_no():
@@ -114,4 +114,4 @@ def test_a_search_that_is_given_up_says_neither_yes_nor_no():
     assert found.code == "DRA060"
     assert not found.settled
     assert not found.helps
-    assert "the search for devices was given up" in page(found)
+    assert "the search for devices was given up" in Why(diagnosis=found).page()

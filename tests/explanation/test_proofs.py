@@ -17,7 +17,7 @@ from dralab.explanation.codes import CODES
 from dralab.explanation.conditions import conditions_of, without
 from dralab.explanation.diagnose import diagnose
 from dralab.explanation.questions import explain
-from dralab.explanation.text import brief, page
+from dralab.explanation.text import Why
 from problems import Case, TooBigError, by_cel, cases, matches, tried
 from relaxing import helped, relaxed
 
@@ -74,8 +74,8 @@ def told(problem, here):
     cause = diagnose(problem, [here])
     assert cause is not None
     assert cause.code in CODES
-    assert len(brief(cause).encode()) <= 1024
-    assert cause.code in page(cause).splitlines()[0]
+    assert len(Why(diagnosis=cause).brief().encode()) <= 1024
+    assert cause.code in Why(diagnosis=cause).page().splitlines()[0]
     return cause
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from dralab.allocation.problem import Problem
 from dralab.explanation.names import shortened
 from dralab.explanation.questions import FleetQuestions
-from dralab.explanation.text import Names, brief
+from dralab.explanation.text import Names, Why
 from dralab.explanation.why import WaitingPod, diagnosis_of
 from dralab.objects.metadata import key_of
 from dralab.scheduling.model import ClusterModel
@@ -61,7 +61,7 @@ class PageWords:
                 known=self._asked,
             )
         )
-        return WaitingReason(diagnosis.code, brief(diagnosis, names=self._names))
+        return WaitingReason(diagnosis.code, Why(diagnosis=diagnosis, names=self._names).brief())
 
     @cached_property
     def _empty(self) -> Problem:

@@ -151,20 +151,19 @@ class _Reason:
 
 
 def _reason(cluster: GenerationCluster, placement: PlacementResult) -> _Reason:
+    told = None
     if isinstance(cluster, V1Cluster) and not isinstance(placement, PlacedPod):
         from dralab.explanation.why import why
 
         told = why(cluster.snapshot, cluster.snapshot.pending_of(placement.pod))
-        if told is not None:
-            return _Reason(told.page(), told.structured() | {"reason": told.brief()})
-    found = _diagnosis(cluster, placement)
-    if found is None or isinstance(found, str):
-        return _Reason(found or "")
-    from dralab.explanation.text import Names, WrittenFields, brief, page, structured
+    if told is None:
+        found = _diagnosis(cluster, placement)
+        if found is None or isinstance(found, str):
+            return _Reason(found or "")
+        from dralab.explanation.text import Names, Why, WrittenFields
 
-    names = Names(spots=WrittenFields(), patches=False)
-    facts = structured(found, names) | {"reason": brief(found, names=names)}
-    return _Reason(page(found, names), facts)
+        told = Why(diagnosis=found, names=Names(spots=WrittenFields(), patches=False))
+    return _Reason(told.page(), told.structured() | {"reason": told.brief()})
 
 
 def _diagnosis(cluster: GenerationCluster, placement: PlacementResult) -> "Diagnosis | str | None":

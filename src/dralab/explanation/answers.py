@@ -21,7 +21,7 @@ from dralab.allocation.search.alternatives import Alternative
 from dralab.explanation.findings import NodeFindings, findings, reason_against
 from dralab.explanation.names import counted, device_name, listed, shortened
 from dralab.explanation.sentences import left_out
-from dralab.explanation.text import EVENT_BYTES, Spots, brief, short_subject
+from dralab.explanation.text import EVENT_BYTES, Spots, Why, short_subject
 from dralab.explanation.trial import LiveTrial
 from dralab.explanation.why import WaitingPod, diagnosis_of, why
 from dralab.kernel.clock import SECOND
@@ -232,7 +232,7 @@ class ReasonWriter:
         tried = (trial.confirmed(each) for each in found.helps)
         enough = islice((each for each in tried if each is not None and each.now), 1)
         found = replace(found, helps=tuple(enough))
-        text = brief(found, EVENT_BYTES - ROOM, known=refusal.message)
+        text = Why(diagnosis=found).brief(EVENT_BYTES - ROOM, known=refusal.message)
         self._told[shape] = now, text
         if len(self._told) > REMEMBERED:
             self._told.popitem(last=False)

@@ -89,12 +89,13 @@ def without(problem: Problem, dropped: Iterable[Condition]) -> Problem:
     if not gone:
         return problem
     freed = {device for condition in gone for device in condition.devices}
-    return replace(
+    fewer = replace(
         problem,
         claims=tuple(_claim(claim, gone) for claim in problem.claims),
         classes=_classes(problem.classes, gone),
         in_use=released(problem.in_use, freed),
     )
+    return with_each(fewer, lambda claim, each: _alternative(str(claim), each, gone))
 
 
 def with_each(problem: Problem, change: Callable[[Claim, SubRequest], SubRequest]) -> Problem:
@@ -211,23 +212,10 @@ def said_by(constraint: Constraint) -> str:
 
 def _claim(claim: Claim, gone: frozenset[Condition]) -> Claim:
     name = str(claim)
-    requests = tuple(
-        replace(
-            request,
-            subrequests=tuple(
-                _alternative(name, subrequest, gone) for subrequest in request.subrequests
-            ),
-        )
-        for request in claim.requests
-        if Condition(kind="request", claim=name, request=request.name) not in gone
-    )
-    constraints = tuple(
-        constraint
-        for index, constraint in enumerate(claim.constraints)
-        if not any(
-            (each.kind, each.claim, each.number) == ("constraint", name, index) for each in gone
-        )
-    )
+    dropped = {each.request for each in gone if (each.kind, each.claim) == ("request", name)}
+    ruled = {each.number for each in gone if (each.kind, each.claim) == ("constraint", name)}
+    requests = tuple(each for each in claim.requests if each.name not in dropped)
+    constraints = tuple(each for at, each in enumerate(claim.constraints) if at not in ruled)
     return replace(claim, requests=requests, constraints=_still_asked(constraints, requests))
 
 

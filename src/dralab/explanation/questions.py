@@ -5,7 +5,7 @@ no selector reads it, so all of them are one kind of device. The number of quest
 what could not be settled is `None`, never a guess.
 """
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -344,17 +344,16 @@ class FleetQuestions:
         gone = frozenset(dropped)
         relaxed = without(replace(self.problem, in_use=InUse()), gone)
         freed = {device for condition in gone for device in condition.devices}
-        answer: bool | None = False
-        for place in places:
+
+        def answer(place: AlikeNodes) -> bool | None:
             key = (id(place), gone)
             if key not in self.known:
                 self.known[key] = self._ask(relaxed, place, freed)
-            found = self.known[key]
-            if found is True:
-                return True
-            answer = None if found is None else answer
-        self.unsettled = self.unsettled or answer is None
-        return answer
+            return self.known[key]
+
+        found = _first_yes(map(answer, places))
+        self.unsettled = self.unsettled or found is None
+        return found
 
     def conflict(self) -> tuple[tuple[Condition, ...] | None, list[AlikeNodes]]:
         """Return a minimal conflict of all nodes, and the nodes whose conditions were weighed.
@@ -395,14 +394,8 @@ class FleetQuestions:
         `empty`: with every device released; `freed`: with these; `nodes`: only these are asked,
         each for itself.
         """
-        asked = problem or self.problem
-        answer: bool | None = False
-        for place in self.emptied if empty else self._near(nodes):
-            found = self._ask(asked, place, freed)
-            if found is True:
-                return True
-            answer = None if found is None else answer
-        return answer
+        asked, places = problem or self.problem, self.emptied if empty else self._near(nodes)
+        return _first_yes(self._ask(asked, place, freed) for place in places)
 
     def servers(self, problem: Problem | None = None, *, empty: bool = False) -> list[AlikeNodes]:
         """Return the nodes that can serve a problem."""
@@ -434,6 +427,16 @@ class FleetQuestions:
         if not freed and asked.claims == self.problem.claims:
             self.error = self.error or outcome.error
         return False
+
+
+def _first_yes(answers: Iterable[bool | None]) -> bool | None:
+    """Return True at the first that is; else None where one is not known, and False."""
+    found: bool | None = False
+    for each in answers:
+        if each is True:
+            return True
+        found = None if each is None else found
+    return found
 
 
 def _least(problem: Problem) -> int:

@@ -128,39 +128,62 @@ class Names:
         return f"{text},{rest}" if rest else text
 
 
-def page(found: Diagnosis, names: Names | None = None, *, every_node: bool = False) -> str:
-    """Return a diagnosis as one screen; `every_node` adds what each group of nodes lacks."""
-    names = names or Names()
-    lines = list(_lines(names.named(found), names))
-    if every_node:
-        lines += ["", *group_lines(found.groups)]
-    return "\n".join(line.rstrip() for line in lines)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """Why something waits: `diagnosis` holds the facts, the methods tell them.
 
-
-def brief(
-    found: Diagnosis, limit: int = EVENT_BYTES, names: Names | None = None, *, known: str = ""
-) -> str:
-    """Return the cause, the numbers and the best help in at most `limit` bytes (UTF-8).
-
-    What does not fit is left out as a whole: nothing is cut inside an expression. A line that is
-    `known` is not repeated.
+    `names` are those that people use: pods for claims, files and lines for fields.
     """
-    names = names or Names()
-    found = names.named(found)
-    text = f"{headline(found.cause)} ({found.code})"
-    lines = [line for line, _ in there(found.cause) if line != known]
-    parts = [f": {line.removesuffix('.')}." for line in lines[:1]] or ["."]
-    for each in found.helps[:1]:
-        told = help_text(each, names.holders)
-        parts.append(f" Help: {told}" if told.endswith("?") else f" Help: {told}.")
-    if found.unfit:
-        parts.append(f" Other nodes: {_unfit(found)}.")
-    for part in parts:
-        if len((text + part).encode()) <= limit:
-            text += part
-    if len(text.encode()) <= limit:
-        return text
-    return f"{found.code}: see `dralab explain`."
+
+    diagnosis: Diagnosis
+    names: Names = field(default_factory=Names)
+
+    @property
+    def code(self) -> str:
+        """The stable code of the cause, such as DRA014."""
+        return self.diagnosis.code
+
+    def page(self, *, every_node: bool = False) -> str:
+        """Return one screen for a person; `every_node` adds what every group of nodes lacks."""
+        lines = list(_lines(self.names.named(self.diagnosis), self.names))
+        if every_node:
+            lines += ["", *group_lines(self.diagnosis.groups)]
+        return "\n".join(line.rstrip() for line in lines)
+
+    def brief(self, limit: int = EVENT_BYTES, *, known: str = "") -> str:
+        """Return the cause, the numbers and the best help in at most `limit` bytes (UTF-8).
+
+        What does not fit is left out as a whole: nothing is cut inside an expression. A line that
+        is `known` is not repeated.
+        """
+        found = self.names.named(self.diagnosis)
+        text = f"{headline(found.cause)} ({found.code})"
+        lines = [line for line, _ in there(found.cause) if line != known]
+        parts = [f": {line.removesuffix('.')}." for line in lines[:1]] or ["."]
+        for each in found.helps[:1]:
+            told = help_text(each, self.names.holders)
+            parts.append(f" Help: {told}" if told.endswith("?") else f" Help: {told}.")
+        if found.unfit:
+            parts.append(f" Other nodes: {_unfit(found)}.")
+        for part in parts:
+            if len((text + part).encode()) <= limit:
+                text += part
+        if len(text.encode()) <= limit:
+            return text
+        return f"{found.code}: see `dralab explain`."
+
+    def structured(self) -> dict[str, Any]:
+        """Return the facts as JSON values, with stable codes."""
+        found = self.diagnosis
+        return {
+            "object": found.subject,
+            "fits": False,
+            **_cause(found.cause, self.names.spots),
+            "helps": [_help(each, self.names) for each in found.helps],
+            "nodes": found.nodes,
+            "unfit": [{"reason": str(reason), "nodes": count} for reason, count in found.unfit],
+            "settled": found.settled,
+        }
 
 
 def _lines(found: Diagnosis, names: Names) -> Iterator[str]:
@@ -252,20 +275,6 @@ NUMBERS = (
     "total", "nodes", "devices", "free", "most", "most_free", "wanted", "where", "best", "needed",
     "offered", "name", "message", "missing", "detail",
 )  # fmt: skip
-
-
-def structured(found: Diagnosis, names: Names | None = None) -> dict[str, Any]:
-    """Return a diagnosis, with the names that people use in its texts and places."""
-    names = names or Names()
-    return {
-        "object": found.subject,
-        "fits": False,
-        **_cause(found.cause, names.spots),
-        "helps": [_help(each, names) for each in found.helps],
-        "nodes": found.nodes,
-        "unfit": [{"reason": str(reason), "nodes": count} for reason, count in found.unfit],
-        "settled": found.settled,
-    }
 
 
 def _cause(cause: Cause, spots: Spots) -> dict[str, Any]:

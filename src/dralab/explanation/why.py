@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from dralab.allocation.allocator import DEFAULT_BUDGET
 from dralab.allocation.problem import Problem
@@ -34,7 +34,7 @@ from dralab.explanation.names import (
     templates_of,
 )
 from dralab.explanation.questions import MOST_QUESTIONS, FleetQuestions
-from dralab.explanation.text import EVENT_BYTES, Names, ObjectFields, Spots, brief, page, structured
+from dralab.explanation.text import Names, ObjectFields, Spots, Why
 from dralab.explanation.trial import Trial, eviction_of, moves_for, preemption_for
 from dralab.explanation.unfit import OF_NODES, Unfit, against_all, nearest, node_helps, nodes_unfit
 from dralab.objects.claims import consumers_of
@@ -57,34 +57,6 @@ MOST_NEAR: Final = 4
 """Nodes on which several changes at once are tried."""
 OF_DEVICES: Final = frozenset({"value", "count", "constraint", "tolerate", "drop", "wait", "guard"})
 """Helps for want of devices that may go together with changes of a node."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Why:
-    """Why something waits: `diagnosis` holds the facts, the methods tell them.
-
-    `names` are those that people use: pods for claims, files and lines for fields.
-    """
-
-    diagnosis: Diagnosis
-    names: Names = field(default_factory=Names)
-
-    @property
-    def code(self) -> str:
-        """The stable code of the cause, such as DRA014."""
-        return self.diagnosis.code
-
-    def page(self, *, every_node: bool = False) -> str:
-        """Return one screen for a person; `every_node` adds what every group of nodes lacks."""
-        return page(self.diagnosis, self.names, every_node=every_node)
-
-    def brief(self, limit: int = EVENT_BYTES) -> str:
-        """Return the cause, the numbers and the best help in at most `limit` bytes."""
-        return brief(self.diagnosis, limit, self.names)
-
-    def structured(self) -> dict[str, Any]:
-        """Return the facts as JSON values, with stable codes."""
-        return structured(self.diagnosis, self.names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

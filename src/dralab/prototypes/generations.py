@@ -30,9 +30,10 @@ class KnownGeneration:
     """A generation as data: all that a command or a server needs to know of it.
 
     `kinds` are its own, by group and version; `sign` is the plural of one that every server lists
-    that serves it. `owns` says whether a document is of it, `asks` whether a pod asks for devices in its way.
-    No file of today's API holds one of `marks`. `is_always_served`: whatever the profiles are;
-    `by_driver`: only its driver knows the devices, so that commands can read it but place no pod.
+    that serves it. `owns` says whether a document is of it, `asks` whether a pod asks for devices
+    in its way. No file of today's API holds one of `marks`. `is_always_served`: whatever the
+    profiles are; `by_driver`: only its driver knows the devices, so that commands can read it but
+    place no pod.
     """
 
     name: str
