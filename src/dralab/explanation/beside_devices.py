@@ -11,7 +11,6 @@ from typing import Final
 
 from dralab.allocation.problem import DeviceId, InUse
 from dralab.explanation.causes import (
-    Cause,
     Diagnosis,
     GangTooLarge,
     Help,
@@ -19,6 +18,7 @@ from dralab.explanation.causes import (
     NodesUnfit,
     Owner,
     Refused,
+    WaitingCause,
 )
 from dralab.explanation.conditions import holding
 from dralab.explanation.diagnose import diagnose
@@ -241,7 +241,7 @@ def of_refusal(
     """Return that something cannot be tried on any node, and what would be right."""
     pod = asked.pod
     if reason is None:
-        cause: Cause = Refused(code=refusal.code or "DRA060", text=refusal.message)
+        cause: WaitingCause = Refused(code=refusal.code or "DRA060", text=refusal.message)
         return Diagnosis(subject="", cause=cause)
     if reason.rule is QUOTA_EXCEEDED:
         name, resource, more, used, limit = reason.fields

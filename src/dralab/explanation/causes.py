@@ -1,7 +1,7 @@
 """Why something waits, as data: one cause with its numbers, no sentences.
 
     Diagnosis      what waits, its cause, and what would help
-    Cause          a class for each kind, with one of the codes of `codes`
+    WaitingCause   a class for each kind, with one of the codes of `codes`
     Help           one change that would help, and what it would bring
 
 `diagnose` finds them, `text` and `structured` tell them to people and to programs.
@@ -71,7 +71,7 @@ class Offered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class WaitingCause:
     """What all causes have: one code, the requests that matter, the place that says so.
 
     `total` devices suit, or were looked at, on `nodes` nodes; `values` are what they have,
@@ -91,7 +91,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused(Cause):
+class Refused(WaitingCause):
     """The claim itself is wrong, or names what does not exist: no devices could help.
 
     `missing` is the kind of the object that is not there, `name` its name, `elsewhere` the
@@ -105,7 +105,7 @@ class Refused(Cause):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailingSelector(Cause):
+class FailingSelector(WaitingCause):
     """An expression fails while it runs, which ends the search for the whole pod.
 
     `lacking` is the path that the devices do not have, if that is the reason; it fails for
@@ -120,7 +120,7 @@ class FailingSelector(Cause):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoSuchDevice(Cause):
+class NoSuchDevice(WaitingCause):
     """No device meets one condition of a class or a request.
 
     `total` devices were looked at: those of the class, or all for a condition of the class. `best`
@@ -135,7 +135,7 @@ class NoSuchDevice(Cause):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotTogether(Cause):
+class NotTogether(WaitingCause):
     """Every condition is met by some device, all of them by none."""
 
     marks: tuple[MarkedField, ...]
@@ -143,7 +143,7 @@ class NotTogether(Cause):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lacking(Cause):
+class Lacking(WaitingCause):
     """Suitable devices lack an attribute that a constraint reads, or an amount of a capacity.
 
     `best` is the largest amount that one of them can give, `number` the position of the constraint.
@@ -156,7 +156,7 @@ class Lacking(Cause):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TooFew(Cause):
+class TooFew(WaitingCause):
     """Suitable devices are too few on every node, or not free.
 
     `free` of them could serve the request now. `most` is the largest number on one node,
@@ -177,7 +177,7 @@ class TooFew(Cause):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unmatched(Cause):
+class Unmatched(WaitingCause):
     """A constraint cannot be met: `wanted` devices with one value, or with different ones.
 
     `values` are on the node that comes nearest, `most` devices of them agree; `free` devices are
@@ -195,7 +195,7 @@ class Unmatched(Cause):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Competing(Cause):
+class Competing(WaitingCause):
     """Several requests need more devices than suit any of them; or parts that share a counter."""
 
     wanted: int
@@ -207,23 +207,23 @@ class Competing(Cause):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Together(Cause):
+class Together(WaitingCause):
     """Each request could be met, all of them cannot; `conflict` is a minimal reason."""
 
     conflict: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoAlternative(Cause):
+class NoAlternative(WaitingCause):
     """None of the alternatives of a request can be had; the cause of each."""
 
     claim: str
     request: str
-    causes: tuple[Cause, ...]
+    causes: tuple[WaitingCause, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodesUnfit(Cause):
+class NodesUnfit(WaitingCause):
     """Nodes are ruled out by rules about them: `reasons` with counts of nodes.
 
     `able` nodes have the devices and are ruled out; the first of `reasons` is theirs. `facts` are
@@ -238,7 +238,7 @@ class NodesUnfit(Cause):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GangTooLarge(Cause):
+class GangTooLarge(WaitingCause):
     """A gang does not start: `least` of its `members` pods have to fit at once, `fitting` do.
 
     `failing` is the first pod that does not fit, `cause` why it does not: None where it is not the
@@ -251,14 +251,14 @@ class GangTooLarge(Cause):
     members: int
     fitting: int
     failing: str = ""
-    cause: Cause | None = None
+    cause: WaitingCause | None = None
     why: str = ""
     topology: str = ""
     domain: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NothingThere(Cause):
+class NothingThere(WaitingCause):
     """There are no nodes, no devices, or pools that cannot be used; or the search was given up."""
 
     detail: str = ""
@@ -317,7 +317,7 @@ class Diagnosis:
     """
 
     subject: str
-    cause: Cause
+    cause: WaitingCause
     helps: tuple[Help, ...] = ()
     nodes: int = 0
     grouped: Callable[[], tuple[NodeGroup, ...]] = tuple

@@ -21,7 +21,6 @@ from dralab.allocation.search.node_devices import bits
 from dralab.explanation import misses
 from dralab.explanation.causes import (
     Asked,
-    Cause,
     Competing,
     Diagnosis,
     Lacking,
@@ -31,6 +30,7 @@ from dralab.explanation.causes import (
     Together,
     TooFew,
     Unmatched,
+    WaitingCause,
 )
 from dralab.explanation.findings import findings
 from dralab.explanation.helps import MOST_HELPS, helps_for
@@ -49,7 +49,7 @@ WAITING: Final = frozenset({"DRA030", "DRA032", "DRA038", "DRA039", "DRA044"})
 """Causes that end once others release their devices."""
 
 
-def cause_of(inquiry: Inquiry, *, refused: bool = False) -> Cause | None:
+def cause_of(inquiry: Inquiry, *, refused: bool = False) -> WaitingCause | None:
     """Return why no node can serve what is asked; None where one can.
 
     `refused`: the search ended with an error although some node could serve it.
@@ -61,7 +61,7 @@ class _CauseFinder:
     def __init__(self, inquiry: Inquiry) -> None:
         self.of = inquiry
 
-    def cause(self, *, refused: bool) -> Cause | None:
+    def cause(self, *, refused: bool) -> WaitingCause | None:
         """Return the cause; None where some node can serve the claims."""
         wrong = self.of.read_claims()
         if wrong is not None:
@@ -93,7 +93,7 @@ class _CauseFinder:
             return _unusable(broken[0])
         return NothingThere(code="DRA007", detail="no node has any device")
 
-    def _failing(self) -> Cause | None:
+    def _failing(self) -> WaitingCause | None:
         for alternative in self.of.each_alternative():
             found = misses.failing(
                 alternative, self.of.asked(alternative), self.of.kinds, self.of.asking.fleet.order
@@ -104,8 +104,8 @@ class _CauseFinder:
 
     # --- one request by itself
 
-    def _of_request(self, alternatives: Sequence[Alternative]) -> Cause | None:
-        found: list[Cause] = []
+    def _of_request(self, alternatives: Sequence[Alternative]) -> WaitingCause | None:
+        found: list[WaitingCause] = []
         for alternative in alternatives:
             cause = self._of_alternative(alternative)
             if cause is None:
@@ -123,7 +123,7 @@ class _CauseFinder:
             causes=tuple(found),
         )
 
-    def _of_alternative(self, alternative: Alternative) -> Cause | None:
+    def _of_alternative(self, alternative: Alternative) -> WaitingCause | None:
         asked = self.of.asked(alternative)
         if missed := misses.miss(alternative, asked, self.of.kinds, self.of.asking.fleet.order):
             return missed
@@ -217,7 +217,7 @@ class _CauseFinder:
 
     # --- all requests together
 
-    def _together(self) -> Cause:
+    def _together(self) -> WaitingCause:
         found = unmatched(self.of)
         if found is not None:
             return found

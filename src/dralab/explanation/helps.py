@@ -31,7 +31,9 @@ RANKS: Final = (
 )  # fmt: skip
 
 
-def helps_for(inquiry: Inquiry, cause: causes.Cause, most: int = MOST_HELPS) -> tuple[Help, ...]:
+def helps_for(
+    inquiry: Inquiry, cause: causes.WaitingCause, most: int = MOST_HELPS
+) -> tuple[Help, ...]:
     """Return what would help against a cause, the cheapest first."""
     found: dict[tuple[object, ...], Help] = {}
     proposals = _Proposals(inquiry)
@@ -58,7 +60,7 @@ class _Proposals:
         self.asking = inquiry.asking
         self.problem = inquiry.problem
 
-    def against(self, cause: causes.Cause) -> Iterator[Help]:
+    def against(self, cause: causes.WaitingCause) -> Iterator[Help]:
         """Yield what would help against a cause."""
         match cause:
             case causes.Refused(code="DRA002"):

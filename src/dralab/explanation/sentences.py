@@ -118,12 +118,12 @@ EXCLUDED: Final[Mapping[str, tuple[str, ...]]] = {
 """What leaves devices out, by the reason of the facts."""
 
 
-def headline(cause: causes.Cause) -> str:
+def headline(cause: causes.WaitingCause) -> str:
     """Return the cause in a few words; it follows "NAME waits: "."""
     return CODES[cause.code].told(_fields(cause))
 
 
-def there(cause: causes.Cause) -> Iterator[Line]:
+def there(cause: causes.WaitingCause) -> Iterator[Line]:
     """Yield what there is instead."""
     yield from CODES[cause.code].there(_fields(cause))
     match cause:
@@ -146,7 +146,7 @@ def there(cause: causes.Cause) -> Iterator[Line]:
             return
 
 
-def asks(cause: causes.Cause) -> Iterator[Line]:
+def asks(cause: causes.WaitingCause) -> Iterator[Line]:
     """Yield what is asked for, one line for each request that matters."""
     if isinstance(cause, causes.NoAlternative):
         for each in cause.causes:
@@ -165,7 +165,7 @@ def _written_fields(told: Any) -> dict[str, Any]:
     return {each.name: getattr(told, each.name) for each in fields_of(told)}
 
 
-def _fields(cause: causes.Cause) -> dict[str, Any]:
+def _fields(cause: causes.WaitingCause) -> dict[str, Any]:
     """Return the fields of a cause; one that is empty rules out the sentences that have it."""
     found = _written_fields(cause)
     if asked := cause.asked:

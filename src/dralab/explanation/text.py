@@ -9,12 +9,12 @@ from typing import Any, Final, Protocol
 
 from dralab.explanation.causes import (
     Asked,
-    Cause,
     Diagnosis,
     Help,
     MarkedField,
     NoAlternative,
     NotTogether,
+    WaitingCause,
 )
 from dralab.explanation.codes import Line
 from dralab.explanation.edits import KINDS, command_of, patch_of
@@ -277,7 +277,7 @@ NUMBERS = (
 )  # fmt: skip
 
 
-def _cause(cause: Cause, spots: Spots) -> dict[str, Any]:
+def _cause(cause: WaitingCause, spots: Spots) -> dict[str, Any]:
     facts: dict[str, Any] = {_camel(name): getattr(cause, name, None) for name in NUMBERS}
     facts["values"] = [asdict(each) for each in cause.values]
     facts["blocked"] = dict(getattr(cause, "blocked", {}))
@@ -309,7 +309,7 @@ def _request(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _marks(cause: Cause) -> Iterator[MarkedField]:
+def _marks(cause: WaitingCause) -> Iterator[MarkedField]:
     if isinstance(cause, NotTogether):
         yield from cause.marks
     elif cause.mark is not None:
