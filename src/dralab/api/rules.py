@@ -52,6 +52,7 @@ SKIPPED_IF: Final = ("filled", "each")
 IMMUTABLE: Final = "field is immutable"
 MODULES: Final = {"names": names, "quantity": quantity}
 BUILTINS: Final = {"len": len, "any": any, "set": set, "sorted": sorted, "list": list, "map": map}
+CLAUSES: Final = re.compile(r", (?![^()]*\))")  # a comma in parentheses ends none
 CONDITION: Final = re.compile(r"(required|forbidden|invalid) if (.+)")
 NUMBERS: Final = re.compile(r"(?:(-?\d+) to|at least|at most) (-?\d+)( bytes)?")
 # The clauses that say what a line has after its colon.
@@ -228,7 +229,7 @@ class RuleTables:
     def _rules(self, line: str) -> list[FieldRule]:
         head, _, why = line.partition(": ")
         path, _, text = head.partition(" ")
-        clauses = [clause.strip() for clause in text.split(", ")]
+        clauses = [clause.strip() for clause in CLAUSES.split(text)]
         name, _, deeper = path.partition(".") if path != "." else ("", "", "")
         if deeper and "immutable" not in clauses:
             below = Ruleset("", lambda: self._rules(f"{deeper} {line[len(path) :]}"))
@@ -274,7 +275,8 @@ class RuleTables:
             return lambda _, path: [fields.forbidden(path, why)], called, False, ()
         showing = options.get("showing")
         if clause == "immutable":
-            show = self._scope[showing] if showing else lambda value: value
+            absent = ast.literal_eval(options.get("or", "None"))
+            show = self._scope[showing] if showing else lambda it: absent if it is None else it
             return _immutable(name, shown, why or IMMUTABLE, show), called, True, ()
         if condition := CONDITION.fullmatch(clause):
             text = showing or (f"it.get({name!r})" if name != "." else "it")

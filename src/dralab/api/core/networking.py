@@ -25,11 +25,11 @@ from dralab.api.core.statuses import balancer_errors
 from dralab.api.fields import FieldError
 from dralab.api.label_selectors import label_selector_problems
 from dralab.api.metadata import label_problems
+from dralab.api.rules import RuleTables
 from dralab.api.strategy import Strategy
 from dralab.values import names
 from dralab.values.json_types import JsonDict, JsonObject
 
-PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 CLASS_ANNOTATION: Final = "kubernetes.io/ingress.class"
 FORBIDDEN_IN_PATHS: Final = ("//", "/./", "/../", "%2f", "%2F")
 FORBIDDEN_ENDS: Final = ("/..", "/.")
@@ -38,11 +38,17 @@ MOST_ENDPOINTS: Final = 1_000
 MOST_ADDRESSES: Final = 100
 MOST_PORTS: Final = 20_000
 MOST_HINTS: Final = 8
-LONGEST_CONTROLLER: Final = 250
+
+
+RULES: Final = RuleTables(
+    globals(), any_name, domain_path_errors, host_problems, label_problems, label_selector_problems
+)
 
 
 class NetworkPolicyStrategy(Strategy):
     """Network policies."""
+
+    rules = RULES["ValidateNetworkPolicy"]
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
@@ -55,36 +61,31 @@ class NetworkPolicyStrategy(Strategy):
             egress = bool(spec.get("egress"))
             spec["policyTypes"] = ["Ingress", "Egress"] if egress else ["Ingress"]
 
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the spec."""
-        spec = value["spec"]
-        errors = label_selector_problems(spec.get("podSelector") or {}, "spec.podSelector")
-        for direction, peers in (("ingress", "from"), ("egress", "to")):
-            for index, rule in enumerate(spec.get(direction) or ()):
-                at = f"spec.{direction}[{index}]"
-                for number, port in enumerate(rule.get("ports") or ()):
-                    errors += _policy_port_errors(port, f"{at}.ports[{number}]")
-                for number, peer in enumerate(rule.get(peers) or ()):
-                    errors += _peer_errors(peer, f"{at}.{peers}[{number}]")
-        types = spec.get("policyTypes") or ()
-        if len(types) > 2:
-            why = "may not specify more than two policyTypes"
-            return [*errors, fields.invalid_value("spec.policyTypes", list(types), why)]
-        known = ("Ingress", "Egress")
-        errors += [
-            fields.not_supported(f"spec.policyTypes[{index}]", kind, known, ordered=True)
-            for index, kind in enumerate(types)
-            if kind not in known
-        ]
-        return errors
+
+def _types_and_rules(spec: JsonObject, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for direction, peers in (("ingress", "from"), ("egress", "to")):
+        for index, rule in enumerate(spec.get(direction) or ()):
+            at = f"{path}.{direction}[{index}]"
+            for number, port in enumerate(rule.get("ports") or ()):
+                errors += RULES["ValidateNetworkPolicyPort"](port, f"{at}.ports[{number}]")
+            for number, peer in enumerate(rule.get(peers) or ()):
+                errors += RULES["ValidateNetworkPolicyPeer"](peer, f"{at}.{peers}[{number}]")
+    types = spec.get("policyTypes") or ()
+    if len(types) > 2:
+        why = "may not specify more than two policyTypes"
+        return [*errors, fields.invalid_value(f"{path}.policyTypes", list(types), why)]
+    known = ("Ingress", "Egress")
+    return errors + [
+        fields.not_supported(f"{path}.policyTypes[{index}]", kind, known, ordered=True)
+        for index, kind in enumerate(types)
+        if kind not in known
+    ]
 
 
-def _policy_port_errors(port: JsonObject, path: str) -> list[FieldError]:
+def _port_or_range(port: JsonObject, path: str) -> list[FieldError]:
     errors = []
-    protocol, number, end = port.get("protocol"), port.get("port"), port.get("endPort")
-    if protocol is not None and protocol not in PROTOCOLS:
-        known = ("TCP", "UDP", "SCTP")
-        errors.append(fields.not_supported(f"{path}.protocol", protocol, known, ordered=True))
+    number, end = port.get("port"), port.get("endPort")
     if number is None:
         if end is not None:
             why = "may not be specified when `port` is not specified"
@@ -104,22 +105,7 @@ def _policy_port_errors(port: JsonObject, path: str) -> list[FieldError]:
     return errors
 
 
-def _peer_errors(peer: JsonObject, path: str) -> list[FieldError]:
-    errors = []
-    given = [part for part in ("podSelector", "namespaceSelector", "ipBlock") if part in peer]
-    for part in given:
-        if part != "ipBlock":
-            errors += label_selector_problems(peer[part] or {}, f"{path}.{part}")
-    if "ipBlock" in given:
-        errors += _block_errors(peer["ipBlock"], f"{path}.ipBlock")
-    if not given:
-        errors.append(fields.required(path, "must specify a peer"))
-    elif len(given) > 1 and "ipBlock" in given:
-        errors.append(fields.forbidden(path, "may not specify both ipBlock and another peer"))
-    return errors
-
-
-def _block_errors(block: JsonObject, path: str) -> list[FieldError]:
+def _block(block: JsonObject, path: str) -> list[FieldError]:
     text = block.get("cidr") or ""
     if not text:
         return [fields.required(f"{path}.cidr")]
@@ -150,68 +136,34 @@ def _network(text: str) -> Any:
 class IngressStrategy(Strategy):
     """Ingresses."""
 
+    rules = RULES["ValidateIngressCreate"]
+    change_rules = RULES["ValidateIngress"]
+
     def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin without a load balancer."""
         value["status"] = {"loadBalancer": {}}
-
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a new ingress."""
-        errors = self._spec_errors(value.get("spec") or {})
-        name = (value.get("spec") or {}).get("ingressClassName")
-        noted = (value["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
-        if noted is not None and name is not None and noted != name:
-            why = "must match `ingressClassName` when both are specified"
-            errors.append(fields.invalid_value(f"annotations.{CLASS_ANNOTATION}", noted, why))
-        return errors
-
-    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
-        """Return what is wrong with a changed ingress."""
-        return self._spec_errors(new.get("spec") or {})
-
-    def _spec_errors(self, spec: JsonDict) -> list[FieldError]:
-        errors = []
-        rules, backend = spec.get("rules") or (), spec.get("defaultBackend")
-        if not rules and backend is None:
-            why = "either `defaultBackend` or `rules` must be specified"
-            errors.append(fields.invalid_value("spec", None, why))
-        if backend is not None:
-            errors += _backend_errors(backend, "spec.defaultBackend")
-        for index, rule in enumerate(rules):
-            errors += _ingress_rule_errors(rule, f"spec.rules[{index}]")
-        for index, tls in enumerate(spec.get("tls") or ()):
-            for number, host in enumerate(tls.get("hosts") or ()):
-                errors += fields.each(
-                    f"spec.tls[{index}].hosts[{number}]", host, host_problems(host)
-                )
-            if secret := tls.get("secretName"):
-                at = f"spec.tls[{index}].secretName"
-                errors += fields.each(at, secret, names.subdomain_problems(secret))
-        if (name := spec.get("ingressClassName")) is not None:
-            errors += fields.each("spec.ingressClassName", name, names.subdomain_problems(name))
-        return errors
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the addresses of the load balancer."""
         return balancer_errors(new, old, modes=False)
 
 
-def _ingress_rule_errors(rule: JsonObject, path: str) -> list[FieldError]:
-    errors = []
-    if host := rule.get("host"):
-        if parsed_address(host) is not None:
-            why = "must be a DNS name, not an IP address"
-            errors.append(fields.invalid_value(f"{path}.host", host, why))
-        errors += fields.each(f"{path}.host", host, host_problems(host))
-    if (http := rule.get("http")) is not None:
-        paths = http.get("paths") or ()
-        if not paths:
-            errors.append(fields.required(f"{path}.http.paths"))
-        for index, item in enumerate(paths):
-            errors += _path_errors(item, f"{path}.http.paths[{index}]")
-    return errors
+def _one_class(ingress: JsonObject, path: str) -> list[FieldError]:  # noqa: ARG001
+    name = (ingress.get("spec") or {}).get("ingressClassName")
+    noted = (ingress["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
+    if noted is None or name is None or noted == name:
+        return []
+    why = "must match `ingressClassName` when both are specified"
+    return [fields.invalid_value(f"annotations.{CLASS_ANNOTATION}", noted, why)]
 
 
-def _path_errors(item: JsonObject, path: str) -> list[FieldError]:
+def _no_address(host: str, path: str) -> list[FieldError]:
+    if parsed_address(host) is None:
+        return []
+    return [fields.invalid_value(path, host, "must be a DNS name, not an IP address")]
+
+
+def _path(item: JsonObject, path: str) -> list[FieldError]:
     kind, text = item.get("pathType"), item.get("path") or ""
     if kind is None:
         return [fields.required(f"{path}.pathType", "pathType must be specified")]
@@ -228,22 +180,19 @@ def _path_errors(item: JsonObject, path: str) -> list[FieldError]:
     else:
         known = ["Exact", "ImplementationSpecific", "Prefix"]
         errors.append(fields.not_supported(f"{path}.pathType", kind, known))
-    return errors + _backend_errors(item.get("backend") or {}, f"{path}.backend")
+    return errors + _backend(item.get("backend") or {}, f"{path}.backend")
 
 
-def _backend_errors(backend: JsonObject, path: str) -> list[FieldError]:
+def _backend(backend: JsonObject, path: str) -> list[FieldError]:
     resource, service = backend.get("resource"), backend.get("service")
     if resource is not None and service is not None:
         return [fields.invalid_value(path, "", "cannot set both resource and service backends")]
     if resource is not None:
-        return _reference_errors(resource, f"{path}.resource", group="apiGroup")
+        table = RULES["validateIngressTypedLocalObjectReference"]
+        return table(resource, f"{path}.resource")
     if service is None:
         return [fields.invalid_value(path, "", "resource or service backend is required")]
-    errors = []
-    if not (name := service.get("name")):
-        errors.append(fields.required(f"{path}.service.name"))
-    else:
-        errors += fields.each(f"{path}.service.name", name, names.label_problems(name))
+    errors = RULES["validateIngressServiceBackend"](service, f"{path}.service")
     port = service.get("port") or {}
     port_name, number = port.get("name") or "", port.get("number") or 0
     if port_name and number:
@@ -257,20 +206,18 @@ def _backend_errors(backend: JsonObject, path: str) -> list[FieldError]:
     return errors
 
 
-def _reference_errors(reference: JsonObject, path: str, *, group: str) -> list[FieldError]:
-    errors = []
-    if (text := reference.get(group)) is not None:
-        errors += fields.each(f"{path}.{group}", text, names.subdomain_problems(text))
-    for part in ("kind", "name"):
-        if not (text := reference.get(part)):
-            errors.append(fields.required(f"{path}.{part}"))
-        else:
-            errors += fields.each(f"{path}.{part}", text, any_name(text))
-    return errors
+def _namespace_of_parameters(parameters: JsonObject, path: str) -> list[FieldError]:
+    scope, namespace = parameters.get("scope"), parameters.get("namespace")
+    if scope != "Namespace" or namespace is None:
+        return []
+    return fields.each(f"{path}.namespace", namespace, names.label_problems(namespace))
 
 
 class IngressClassStrategy(Strategy):
     """Ingress classes."""
+
+    rules = RULES["ValidateIngressClass"]
+    change_rules = RULES["ValidateIngressClassUpdate"]
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
@@ -278,48 +225,12 @@ class IngressClassStrategy(Strategy):
         if parameters is not None and parameters.get("scope") is None:
             parameters["scope"] = "Cluster"
 
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the spec."""
-        spec = value.get("spec") or {}
-        controller, errors = spec.get("controller") or "", []
-        if len(controller) > LONGEST_CONTROLLER:
-            errors.append(fields.too_long("spec.controller", LONGEST_CONTROLLER))
-        errors += domain_path_errors(controller, "spec.controller")
-        if (parameters := spec.get("parameters")) is not None:
-            errors += self._parameter_errors(parameters, "spec.parameters")
-        return errors
-
-    def _parameter_errors(self, parameters: JsonDict, path: str) -> list[FieldError]:
-        errors = _reference_errors(parameters, path, group="apiGroup")
-        scope, namespace = parameters.get("scope") or "", parameters.get("namespace")
-        known = ["Cluster", "Namespace"]
-        if scope not in known:
-            errors.append(fields.not_supported(f"{path}.scope", scope, known))
-        elif scope == "Namespace" and namespace is None:
-            why = "`parameters.scope` is set to 'Namespace'"
-            errors.append(fields.required(f"{path}.namespace", why))
-        elif scope == "Namespace":
-            errors += fields.each(
-                f"{path}.namespace", namespace, names.label_problems(str(namespace))
-            )
-        elif namespace is not None:
-            why = "`parameters.scope` is set to 'Cluster'"
-            errors.append(fields.forbidden(f"{path}.namespace", why))
-        return errors
-
-    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change: the controller stays."""
-        before, after = ((each.get("spec") or {}).get("controller") for each in (old, new))
-        errors = []
-        if after != before:
-            errors.append(fields.invalid_value("spec.controller", after or "", IMMUTABLE))
-        return errors + self.validate(new)
-
 
 class EndpointSliceStrategy(Strategy):
     """Endpoint slices."""
 
     counted = ("labels",)
+    rules = RULES["ValidateEndpointSlice"]
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
@@ -350,31 +261,19 @@ class EndpointSliceStrategy(Strategy):
             for warning in address_warnings(f"endpoints[{index}].addresses[{number}]", address)
         ]
 
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the slice."""
-        kind = value.get("addressType")
-        known = ["FQDN", "IPv4", "IPv6"]
-        errors = []
-        if not kind:
-            errors.append(fields.required("addressType"))
-        elif kind not in known:
-            errors.append(fields.not_supported("addressType", kind, known))
-        errors += _slice_port_errors(value.get("ports") or ())
-        return errors + _endpoints_errors(value)
-
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: the type of its addresses stays."""
         errors = self.validate(new)
         if new.get("endpoints") == old.get("endpoints"):
             # Stored as they are: upstream lets them be.
-            known = {(error.field, error.body) for error in _endpoints_errors(new)}
+            known = {(error.field, error.body) for error in _endpoints(new, "")}
             errors = [error for error in errors if (error.field, error.body) not in known]
         if new.get("addressType") != old.get("addressType"):
             errors.append(fields.invalid_value("addressType", new.get("addressType"), IMMUTABLE))
         return errors
 
 
-def _endpoints_errors(value: JsonObject) -> list[FieldError]:
+def _endpoints(value: JsonObject, path: str) -> list[FieldError]:  # noqa: ARG001
     endpoints, kind = value.get("endpoints") or (), str(value.get("addressType"))
     if len(endpoints) > MOST_ENDPOINTS:
         return [fields.too_many("endpoints", len(endpoints), MOST_ENDPOINTS)]
@@ -385,22 +284,18 @@ def _endpoints_errors(value: JsonObject) -> list[FieldError]:
     ]
 
 
-def _slice_port_errors(ports: Sequence[JsonDict]) -> list[FieldError]:
+def _slice_ports(ports: Sequence[JsonDict], path: str) -> list[FieldError]:
     if len(ports) > MOST_PORTS:
-        return [fields.too_many("ports", len(ports), MOST_PORTS)]
-    errors, seen = [], set()
+        return [fields.too_many(path, len(ports), MOST_PORTS)]
+    errors: list[FieldError] = []
+    seen = set()
     for index, port in enumerate(ports):
-        at, name = f"ports[{index}]", port.get("name") or ""
-        if name:
-            errors += fields.each(f"{at}.name", name, names.label_problems(name))
+        at, name = f"{path}[{index}]", port.get("name") or ""
+        errors += RULES["validatePorts"](port, at)
         if name in seen:
             errors.append(fields.duplicate(f"{at}.name", name))
         seen.add(name)
-        if (protocol := port.get("protocol")) not in PROTOCOLS:
-            errors.append(fields.not_supported(f"{at}.protocol", protocol, PROTOCOLS))
-        if (application := port.get("appProtocol")) is not None:
-            problems = names.qualified_problems(application)
-            errors += fields.each(f"{at}.appProtocol", application, problems)
+        errors += RULES["validatePorts/more"](port, at)
     return errors
 
 
@@ -422,24 +317,22 @@ def _endpoint_errors(endpoint: JsonObject, kind: str, path: str) -> list[FieldEr
                 why = f"must be {article} {kind} address"
                 errors.append(fields.invalid_value(at, address, why))
             errors += fields.each(where, address, problems or endpoint_problems(address))
-    if (node := endpoint.get("nodeName")) is not None:
-        errors += fields.each(f"{path}.nodeName", node, names.subdomain_problems(node))
-    topology = endpoint.get("deprecatedTopology") or {}
-    errors += label_problems(topology, f"{path}.deprecatedTopology")
-    if (host := endpoint.get("hostname")) is not None:
-        errors += fields.each(f"{path}.hostname", host, names.label_problems(host))
-    hints = endpoint.get("hints") or {}
+    return errors + RULES["validateEndpoints"](endpoint, path)
+
+
+def _hints(hints: JsonObject, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
     for part, problems_of in (
         ("forZones", names.label_value_problems),
         ("forNodes", names.subdomain_problems),
     ):
         given = hints.get(part) or ()
         if len(given) > MOST_HINTS:
-            errors.append(fields.too_many(f"{path}.hints.{part}", len(given), MOST_HINTS))
+            errors.append(fields.too_many(f"{path}.{part}", len(given), MOST_HINTS))
             break
         seen = set()
         for index, hint in enumerate(given):
-            where, name = f"{path}.hints.{part}[{index}].name", hint.get("name") or ""
+            where, name = f"{path}.{part}[{index}].name", hint.get("name") or ""
             if name in seen:
                 errors.append(fields.duplicate(where, name))
             seen.add(name)
@@ -447,32 +340,28 @@ def _endpoint_errors(endpoint: JsonObject, kind: str, path: str) -> list[FieldEr
     return errors
 
 
+def _ranges(ranges: Sequence[str], path: str) -> list[FieldError]:
+    if len(ranges) > 2:
+        shown = {"CIDRs": list(ranges)}  # by the name that the field has in Go
+        return [fields.invalid_value(path, shown, "may only hold up to 2 values")]
+    errors: list[FieldError] = []
+    for index, text in enumerate(ranges):
+        errors += fields.each(f"{path}[{index}]", text, network_problems(text, canonical=True))
+    found = [_network(text) for text in ranges]
+    if len(found) == 2 and all(found) and found[0].version == found[1].version:
+        why = (
+            "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and "
+            "2001:db8::/64"
+        )
+        errors.append(fields.invalid_value(path, list(ranges), why))
+    return errors
+
+
 class ServiceCidrStrategy(Strategy):
     """Ranges of the addresses of services."""
 
     status_keeps = frozenset()
-
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the ranges."""
-        ranges = (value.get("spec") or {}).get("cidrs") or ()
-        path = "spec.cidrs"
-        if not ranges:
-            return [fields.required(path, "at least one CIDR required")]
-        if len(ranges) > 2:
-            shown = {"CIDRs": list(ranges)}  # by the name that the field has in Go
-            return [fields.invalid_value(path, shown, "may only hold up to 2 values")]
-        errors = []
-        for index, text in enumerate(ranges):
-            problems = network_problems(text, canonical=True)
-            errors += fields.each(f"{path}[{index}]", text, problems)
-        found = [_network(text) for text in ranges]
-        if len(found) == 2 and all(found) and found[0].version == found[1].version:
-            why = (
-                "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and "
-                "2001:db8::/64"
-            )
-            errors.append(fields.invalid_value(path, list(ranges), why))
-        return errors
+    rules = RULES["ValidateServiceCIDR"]
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: a second family may be added, no more."""
@@ -492,29 +381,9 @@ class ServiceCidrStrategy(Strategy):
 class IpAddressStrategy(Strategy):
     """Addresses that something has taken; their names are the addresses."""
 
+    rules = RULES["ValidateIPAddress"]
+    change_rules = RULES["ValidateIPAddressUpdate"]
+
     def name_problems(self, name: str) -> list[str]:
         """Return why a name is not an address."""
         return address_problems(name, canonical=True)
-
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with what has taken the address."""
-        parent = (value.get("spec") or {}).get("parentRef")
-        path = "spec.parentRef"
-        if parent is None:
-            return [fields.required(path)]
-        errors = []
-        if group := parent.get("group"):
-            errors += fields.each(f"{path}.group", group, names.subdomain_problems(group))
-        for part in ("resource", "name"):
-            if not (text := parent.get(part)):
-                errors.append(fields.required(f"{path}.{part}"))
-            else:
-                errors += fields.each(f"{path}.{part}", text, any_name(text))
-        if namespace := parent.get("namespace"):
-            errors += fields.each(f"{path}.namespace", namespace, any_name(namespace))
-        return errors
-
-    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change: it stays taken by the same."""
-        before, after = ((each.get("spec") or {}).get("parentRef") for each in (old, new))
-        return [] if before == after else [fields.invalid_value("spec.parentRef", after, IMMUTABLE)]
