@@ -1,7 +1,6 @@
 """Namespaces, nodes, leases, events and priorities."""
 
 import re
-from collections.abc import Sequence
 from typing import Any, Final
 
 from dralab.api import fields
@@ -9,6 +8,7 @@ from dralab.api.core.addresses import is_network, network_problems
 from dralab.api.core.statuses import phase_errors
 from dralab.api.fields import FieldError
 from dralab.api.metadata import finalizer_errors
+from dralab.api.rules import RuleTables
 from dralab.api.strategy import Strategy
 from dralab.values import names
 from dralab.values.json_types import JsonDict, JsonObject
@@ -21,7 +21,9 @@ SYSTEM_CLASSES: Final = {
 }  # fmt: skip
 COORDINATED: Final = ("strategy", "preferredHolder")
 DECLARED: Final = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*", re.ASCII)
-PREEMPTION: Final = ["PreemptLowerPriority", "Never"]
+
+
+RULES: Final = RuleTables(globals())
 
 
 class NamespaceStrategy(Strategy):
@@ -83,6 +85,7 @@ class NodeStrategy(Strategy):
     """Nodes bring their status along."""
 
     keeps_status = True
+    rules = RULES["ValidateNode"]
 
     def default(self, value: JsonDict) -> None:
         """What can be allocated is what there is; `podCIDR` is the first of `podCIDRs`."""
@@ -114,11 +117,6 @@ class NodeStrategy(Strategy):
             found.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
         return found
 
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the spec."""
-        spec = value.get("spec") or {}
-        return _taint_errors(spec) + _range_errors(spec.get("podCIDRs") or ())
-
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
         """Return what is wrong with the features and the addresses that a node declares."""
         return _declared_errors(new.get("status") or {})
@@ -126,7 +124,7 @@ class NodeStrategy(Strategy):
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: some facts are said once."""
         before, after = old.get("spec") or {}, new.get("spec") or {}
-        errors = self.validate(new) + _taint_errors(after)  # upstream judges taints twice
+        errors = self.validate(new) + _taints(after, "spec")  # upstream judges taints twice
         if (before.get("externalID") or "") != (after.get("externalID") or ""):
             errors.append(fields.forbidden("spec.externalID", "may not be updated"))
         if before.get("providerID") and before["providerID"] != after.get("providerID"):
@@ -138,28 +136,22 @@ class NodeStrategy(Strategy):
         return errors
 
 
-def _taint_errors(spec: JsonObject) -> list[FieldError]:
-    errors = []
+def _taint_value(value: str, path: str) -> list[FieldError]:
+    problems = names.label_value_problems(value)
+    return [fields.invalid_value(path, value, ";".join(problems))] if problems else []
+
+
+def _taints(spec: JsonObject, path: str) -> list[FieldError]:  # noqa: ARG001
+    errors: list[FieldError] = []
     seen = set()
     for index, taint in enumerate(spec.get("taints") or ()):
         at = f"metadata.taints[{index}]"  # as upstream has it
+        errors += RULES["validateTaint"](taint, at)
         key, effect = taint.get("key") or "", taint.get("effect") or ""
-        errors += [
-            fields.invalid_value(f"{at}.key", key, why) for why in names.qualified_problems(key)
-        ]
-        text = taint.get("value") or ""
-        if problems := names.label_value_problems(text):
-            errors.append(fields.invalid_value(f"{at}.value", text, ";".join(problems)))
-        known = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
-        if not effect:
-            errors.append(fields.required(f"{at}.effect"))
-        elif effect not in known:
-            wrong = fields.not_supported(f"{at}.effect", effect, known, ordered=True)
-            errors.append(wrong)
         if (key, effect) in seen:
             # By the names that the fields have in Go.
             shown = {
-                "Key": key, "Value": text, "Effect": effect,
+                "Key": key, "Value": taint.get("value") or "", "Effect": effect,
                 "TimeAdded": taint.get("timeAdded"),
             }  # fmt: skip
             why = "taints must be unique by key and effect pair"
@@ -188,9 +180,9 @@ def _declared_errors(status: JsonObject) -> list[FieldError]:
     return errors
 
 
-def _range_errors(ranges: Sequence[str]) -> list[FieldError]:
+def _ranges(spec: JsonObject, path: str) -> list[FieldError]:
     """Return what is wrong with the ranges of the addresses of a node's pods."""
-    path = "spec.podCIDRs"
+    ranges, path = spec.get("podCIDRs") or (), f"{path}.podCIDRs"
     errors = [
         fields.invalid_value(f"{path}[{index}]", text, why)
         for index, text in enumerate(ranges)
@@ -218,6 +210,7 @@ class LeaseStrategy(Strategy):
 
     unconditional = False
     creates_on_update = True
+    rules = RULES["ValidateLease"]
 
     def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Drop what coordinated leader election needs, which is off by default."""
@@ -227,20 +220,6 @@ class LeaseStrategy(Strategy):
     def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:  # noqa: ARG002
         """Drop the same."""
         self.prepare_create(new, now)
-
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the spec."""
-        spec = value.get("spec") or {}
-        errors = []
-        duration = spec.get("leaseDurationSeconds")
-        if duration is not None and duration <= 0:
-            why = "must be greater than 0"
-            errors.append(fields.invalid_value("spec.leaseDurationSeconds", duration, why))
-        transitions = spec.get("leaseTransitions")
-        if transitions is not None and transitions < 0:
-            why = "must be greater than or equal to 0"
-            errors.append(fields.invalid_value("spec.leaseTransitions", transitions, why))
-        return errors
 
 
 def event_to_core(value: JsonDict) -> JsonDict:
@@ -313,40 +292,33 @@ class PriorityClassStrategy(Strategy):
     """Priority classes: values stay."""
 
     counts = False
+    rules = RULES["ValidatePriorityClass"]
+    change_rules = RULES["ValidatePriorityClassUpdate"]
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         value.setdefault("value", 0)
         value.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the class."""
-        name, number = value["metadata"].get("name", ""), value.get("value", 0)
-        errors = []
-        if name.startswith(SYSTEM_PREFIX):
-            if error := _system_error(name, number, default=bool(value.get("globalDefault"))):
-                why = "priority class names with 'system-' prefix are reserved for system use only"
-                errors.append(fields.forbidden("metadata.name", f"{why}. error: {error}"))
-        elif number > HIGHEST_PRIORITY:
-            why = f"maximum allowed value of a user defined priority is {HIGHEST_PRIORITY}"
-            errors.append(fields.forbidden("value", why))
-        policy = value.get("preemptionPolicy")
-        if not policy:
-            errors.append(fields.required("preemptionPolicy"))
-        elif policy not in PREEMPTION:
-            wrong = fields.not_supported("preemptionPolicy", policy, PREEMPTION, ordered=True)
-            errors.append(wrong)
-        return errors
 
-    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change."""
-        return [
-            fields.forbidden(part, "may not be changed in an update.")
-            if part == "value"
-            else fields.invalid_value(part, new.get(part), "field is immutable")
-            for part in ("value", "preemptionPolicy")
-            if new.get(part) != old.get(part)
-        ]
+def _reserved_or_low(value: JsonObject, path: str) -> list[FieldError]:  # noqa: ARG001
+    name, number = value["metadata"].get("name", ""), value.get("value", 0)
+    if not name.startswith(SYSTEM_PREFIX):
+        if number <= HIGHEST_PRIORITY:
+            return []
+        why = f"maximum allowed value of a user defined priority is {HIGHEST_PRIORITY}"
+        return [fields.forbidden("value", why)]
+    error = _system_error(name, number, default=bool(value.get("globalDefault")))
+    if not error:
+        return []
+    why = "priority class names with 'system-' prefix are reserved for system use only"
+    return [fields.forbidden("metadata.name", f"{why}. error: {error}")]
+
+
+def _same_value(new: JsonObject, path: str, old: JsonObject) -> list[FieldError]:  # noqa: ARG001
+    if new.get("value") == old.get("value"):
+        return []
+    return [fields.forbidden("value", "may not be changed in an update.")]
 
 
 def _system_error(name: str, number: int, *, default: bool) -> str:

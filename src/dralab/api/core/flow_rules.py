@@ -10,13 +10,13 @@ from typing import Final
 
 from dralab.api import fields
 from dralab.api.fields import FieldError
+from dralab.api.rules import RuleTables
 from dralab.api.strategy import Strategy
 from dralab.values import names
 from dralab.values.json_types import JsonDict, JsonObject
 
 ANY: Final = "*"
 DEFAULT_PRECEDENCE: Final = 1000
-MOST_PRECEDENCE: Final = 10_000
 DISTINGUISHERS: Final = ("ByNamespace", "ByUser")
 VERBS: Final = (
     "create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch",
@@ -29,88 +29,52 @@ OTHERS: Final = {
     "User": ("ServiceAccount", "Group"),
     "Group": ("ServiceAccount", "User"),
 }
-MOST_QUEUES: Final = 10_000_000
 HASH_BITS: Final = 60
+WORDS: Final = {
+    "apiGroups": "api groups", "resources": "resources", "namespaces": "namespaces",
+    "nonResourceURLs": "non-resource URLs", "verbs": "verbs",
+}  # fmt: skip
 QUEUING: Final = {"handSize": 8, "queues": 64, "queueLengthLimit": 50}
+
+
+RULES: Final = RuleTables(globals())
 
 
 class FlowSchemaStrategy(Strategy):
     """Flow schemas."""
 
     status_keeps = frozenset()
+    rules = RULES["ValidateFlowSchema"]
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         spec = value.setdefault("spec", {})
         spec["matchingPrecedence"] = spec.get("matchingPrecedence") or DEFAULT_PRECEDENCE
 
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the spec."""
-        spec, errors = value["spec"], []
-        precedence, path = spec["matchingPrecedence"], "spec.matchingPrecedence"
-        if precedence <= 0:
-            errors.append(fields.invalid_value(path, precedence, "must be a positive value"))
-        if precedence > MOST_PRECEDENCE:
-            why = f"must not be greater than {MOST_PRECEDENCE}"
-            errors.append(fields.invalid_value(path, precedence, why))
-        if precedence == 1 and value["metadata"].get("name") != "exempt":
-            why = "only the schema named 'exempt' may have matchingPrecedence 1"
-            errors.append(fields.invalid_value(path, precedence, why))
-        method = spec.get("distinguisherMethod")
-        if method is not None and method.get("type") not in DISTINGUISHERS:
-            shown = {"Type": method.get("type") or ""}
-            at = "spec.distinguisherMethod.type"
-            errors.append(fields.not_supported(at, shown, DISTINGUISHERS))
-        level = (spec.get("priorityLevelConfiguration") or {}).get("name")
-        at = "spec.priorityLevelConfiguration.name"
-        if level:
-            errors += fields.each(at, level, names.subdomain_problems(level))
-        else:
-            errors.append(fields.required(at, "must reference a priority level"))
-        for index, rule in enumerate(spec.get("rules") or ()):
-            errors += _rule_errors(rule, f"spec.rules[{index}]")
-        return errors
+
+def _distinguisher(method: JsonObject, path: str) -> list[FieldError]:
+    if method.get("type") in DISTINGUISHERS:
+        return []
+    shown = {"Type": method.get("type") or ""}
+    return [fields.not_supported(f"{path}.type", shown, DISTINGUISHERS)]
 
 
-def _rule_errors(rule: JsonObject, path: str) -> list[FieldError]:
-    errors = []
-    subjects = rule.get("subjects") or ()
-    for index, subject in enumerate(subjects):
-        errors += _subject_errors(subject, f"{path}.subjects[{index}]")
-    if not subjects:
-        why = "subjects must contain at least one value"
-        errors.append(fields.required(f"{path}.subjects", why))
-    resources, others = rule.get("resourceRules") or (), rule.get("nonResourceRules") or ()
-    if not resources and not others:
-        why = "at least one of resourceRules and nonResourceRules has to be non-empty"
-        errors.append(fields.required(path, why))
-    for index, part in enumerate(resources):
-        errors += _resource_rule_errors(part, f"{path}.resourceRules[{index}]")
-    for index, part in enumerate(others):
-        errors += _other_rule_errors(part, f"{path}.nonResourceRules[{index}]")
-    return errors
+def _account_name(name: str, path: str) -> list[FieldError]:
+    return [] if name == ANY else fields.each(path, name, names.subdomain_problems(name))
 
 
-def _subject_errors(subject: JsonObject, path: str) -> list[FieldError]:
+def _subject(subject: JsonObject, path: str) -> list[FieldError]:
     kind = subject.get("kind") or ""
     if kind not in SUBJECTS:
         return [fields.not_supported(f"{path}.kind", kind, list(SUBJECTS))]
-    field = SUBJECTS[kind]
-    at, found, errors = f"{path}.{field}", subject.get(field), []
+    part = SUBJECTS[kind]
+    at, found, errors = f"{path}.{part}", subject.get(part), []
     if found is None:
-        errors.append(fields.required(at, f"{field} is required when subject kind is '{kind}'"))
+        errors.append(fields.required(at, f"{part} is required when subject kind is '{kind}'"))
     else:
-        name = found.get("name") or ""
-        if not name:
-            errors.append(fields.required(f"{at}.name"))
-        elif kind == "ServiceAccount" and name != ANY:
-            errors += fields.each(f"{at}.name", name, names.subdomain_problems(name))
-        if kind == "ServiceAccount":
-            if space := found.get("namespace"):
-                errors += fields.each(f"{at}.namespace", space, names.label_problems(space))
-            else:
-                why = "must specify namespace for service account"
-                errors.append(fields.required(f"{at}.namespace", why))
+        account = kind == "ServiceAccount"
+        table = "ValidateServiceAccountSubject" if account else "ValidateUserSubject"
+        errors += RULES[table](found, at)
     for other in OTHERS[kind]:
         if subject.get(SUBJECTS[other]) is not None:
             why = f"{SUBJECTS[other]} is forbidden when subject kind is not '{other}'"
@@ -118,60 +82,39 @@ def _subject_errors(subject: JsonObject, path: str) -> list[FieldError]:
     return errors
 
 
-def _alone(found: Sequence[str], path: str, what: str) -> list[FieldError]:
+def _alone(found: Sequence[str], path: str) -> list[FieldError]:
     """Return an error if `*` is not alone."""
     if ANY not in found or len(found) == 1:
         return []
+    why = f"if '*' is present, must not specify other {WORDS[path.rpartition('.')[2]]}"
+    return [fields.invalid_value(path, list(found), why)]
+
+
+def _verbs(verbs: Sequence[str], path: str) -> list[FieldError]:
+    if ANY not in verbs and not set(verbs) <= set(VERBS):
+        return [fields.not_supported(path, list(verbs), VERBS)]
+    return _alone(verbs, path)
+
+
+def _namespaces(spaces: Sequence[str], path: str) -> list[FieldError]:
+    if ANY in spaces:
+        return _alone(spaces, path)
+    begin = "each member of this list must be '*' or a DNS-1123 label; "
     return [
-        fields.invalid_value(path, list(found), f"if '*' is present, must not specify other {what}")
+        fields.invalid_value(f"{path}[{index}]", space, begin + why)
+        for index, space in enumerate(spaces)
+        for why in names.label_problems(space)
     ]
 
 
-def _verb_errors(rule: JsonObject, path: str) -> list[FieldError]:
-    verbs = rule.get("verbs") or ()
-    if not verbs:
-        return [fields.required(path, "verbs must contain at least one value")]
-    if ANY not in verbs and not set(verbs) <= set(VERBS):
-        return [fields.not_supported(path, list(verbs), VERBS)]
-    return _alone(verbs, path, "verbs")
-
-
-def _resource_rule_errors(rule: JsonObject, path: str) -> list[FieldError]:
-    errors = _verb_errors(rule, f"{path}.verbs")
-    for field, one, more in (
-        ("apiGroups", "api group", "api groups"),
-        ("resources", "resource", "resources"),
-    ):
-        at, found = f"{path}.{field}", rule.get(field) or ()
-        if not found:
-            errors.append(fields.required(at, f"resource rules must supply at least one {one}"))
-        errors += _alone(found, at, more)
-    at, spaces = f"{path}.namespaces", rule.get("namespaces") or ()
-    if not spaces and not rule.get("clusterScope"):
-        why = "resource rules that are not cluster scoped must supply at least one namespace"
-        errors.append(fields.required(at, why))
-    elif ANY in spaces:
-        errors += _alone(spaces, at, "namespaces")
-    else:
-        for index, space in enumerate(spaces):
-            begin = "each member of this list must be '*' or a DNS-1123 label; "
-            problems = [begin + problem for problem in names.label_problems(space)]
-            errors += fields.each(f"{at}[{index}]", space, problems)
-    return errors
-
-
-def _other_rule_errors(rule: JsonObject, path: str) -> list[FieldError]:
-    errors = _verb_errors(rule, f"{path}.verbs")
-    at, urls = f"{path}.nonResourceURLs", rule.get("nonResourceURLs") or ()
-    if not urls:
-        errors.append(fields.required(at, "nonResourceURLs must contain at least one value"))
-    elif ANY in urls:
-        errors += _alone(urls, at, "non-resource URLs")
-    else:
-        for index, url in enumerate(urls):
-            if why := _url_problem(url):
-                errors.append(fields.invalid_value(f"{at}[{index}]", url, why))
-    return errors
+def _urls(urls: Sequence[str], path: str) -> list[FieldError]:
+    if ANY in urls:
+        return _alone(urls, path)
+    return [
+        fields.invalid_value(f"{path}[{index}]", url, why)
+        for index, url in enumerate(urls)
+        if (why := _url_problem(url))
+    ]
 
 
 def _url_problem(url: str) -> str:
@@ -194,6 +137,7 @@ class PriorityLevelStrategy(Strategy):
     """Priority levels."""
 
     status_keeps = frozenset()
+    rules = RULES["ValidatePriorityLevelConfiguration"]
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
@@ -208,89 +152,35 @@ class PriorityLevelStrategy(Strategy):
             for name, number in QUEUING.items():
                 queuing[name] = queuing.get(name) or number
 
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the spec."""
-        spec, errors = value["spec"], []
-        kind, exempt, limited = spec.get("type") or "", spec.get("exempt"), spec.get("limited")
-        if (value["metadata"].get("name") == "exempt") != (kind == "Exempt"):
-            why = "must be 'Exempt' if and only if `name` is 'exempt'"
-            errors.append(fields.invalid_value("spec.type", kind, why))
-        if kind == "Exempt":
-            if limited is not None:
-                why = "must be nil if the type is not Limited"
-                errors.append(fields.forbidden("spec.limited", why))
-            if exempt is not None:
-                errors += _share_errors(exempt, "spec.exempt") + _lent_errors(exempt, "spec.exempt")
-        elif kind == "Limited":
-            if exempt is not None:
-                errors.append(fields.forbidden("spec.exempt", "must be nil if the type is Limited"))
-            if limited is None:
-                why = "must not be empty when type is Limited"
-                errors.append(fields.required("spec.limited", why))
-            else:
-                errors += _limited_errors(limited, "spec.limited")
-        else:
-            errors.append(fields.not_supported("spec.type", kind, ("Exempt", "Limited")))
-        return errors
+
+def _of_type(spec: JsonObject, path: str) -> list[FieldError]:
+    kind = spec.get("type")
+    part, table = {
+        "Exempt": ("exempt", "validateExemptPriorityLevelConfiguration"),
+        "Limited": ("limited", "ValidateLimitedPriorityLevelConfiguration"),
+    }.get(kind or "", ("", ""))
+    found = spec.get(part)
+    return [] if found is None else RULES[table](found, f"{path}.{part}")
 
 
-def _share_errors(part: JsonObject, path: str) -> list[FieldError]:
-    shares, at = part.get("nominalConcurrencyShares") or 0, f"{path}.nominalConcurrencyShares"
-    if shares >= 0:
+def _queuing(response: JsonObject, path: str) -> list[FieldError]:
+    queuing = response.get("queuing")
+    if queuing is None or response.get("type") != "Queue":
         return []
-    return [fields.invalid_value(at, shares, "must be a non-negative integer")]
+    return RULES["ValidatePriorityLevelQueuingConfiguration"](queuing, f"{path}.queuing")
 
 
-def _lent_errors(part: JsonObject, path: str) -> list[FieldError]:
-    percent = part.get("lendablePercent") or 0
-    if 0 <= percent <= 100:
-        return []
-    why = "must be between 0 and 100, inclusive"
-    return [fields.invalid_value(f"{path}.lendablePercent", percent, why)]
-
-
-def _limited_errors(limited: JsonObject, path: str) -> list[FieldError]:
-    errors = _share_errors(limited, path)
-    response, at = limited.get("limitResponse") or {}, f"{path}.limitResponse"
-    kind, queuing = response.get("type") or "", response.get("queuing")
-    if kind == "Reject":
-        if queuing is not None:
-            why = "must be nil if limited.limitResponse.type is not Limited"
-            errors.append(fields.forbidden(f"{at}.queuing", why))
-    elif kind != "Queue":
-        errors.append(fields.not_supported(f"{at}.type", kind, ("Queue", "Reject")))
-    elif queuing is None:
-        why = "must not be empty if limited.limitResponse.type is Limited"
-        errors.append(fields.required(f"{at}.queuing", why))
-    else:
-        errors += _queuing_errors(queuing, f"{at}.queuing")
-    errors += _lent_errors(limited, path)
-    borrowed = limited.get("borrowingLimitPercent") or 0
-    if borrowed < 0:
-        why = "if specified, must be a non-negative integer"
-        errors.append(fields.invalid_value(f"{path}.borrowingLimitPercent", borrowed, why))
-    return errors
-
-
-def _queuing_errors(queuing: JsonObject, path: str) -> list[FieldError]:
-    length, queues, hand = (queuing[name] for name in ("queueLengthLimit", "queues", "handSize"))
-    errors, positive = [], "must be positive"
-    if length <= 0:
-        errors.append(fields.invalid_value(f"{path}.queueLengthLimit", length, positive))
-    if queues <= 0:
-        errors.append(fields.invalid_value(f"{path}.queues", queues, positive))
-    elif queues > MOST_QUEUES:
-        why = f"must not be greater than {MOST_QUEUES}"
-        errors.append(fields.invalid_value(f"{path}.queues", queues, why))
+def _hand(queuing: JsonObject, path: str) -> list[FieldError]:
+    queues, hand = queuing["queues"], queuing["handSize"]
     if hand <= 0:
-        errors.append(fields.invalid_value(f"{path}.handSize", hand, positive))
-    elif hand > queues:
+        return []
+    if hand > queues:
         why = f"should not be greater than queues ({queues})"
-        errors.append(fields.invalid_value(f"{path}.handSize", hand, why))
     elif math.ceil(math.log2(queues) * hand) > HASH_BITS:
         why = (
             f"required entropy bits of deckSize {queues} and handSize {hand} should not be greater "
             f"than {HASH_BITS}"
         )
-        errors.append(fields.invalid_value(f"{path}.handSize", hand, why))
-    return errors
+    else:
+        return []
+    return [fields.invalid_value(f"{path}.handSize", hand, why)]

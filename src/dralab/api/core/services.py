@@ -18,16 +18,13 @@ from dralab.api.core.addresses import (
 from dralab.api.core.statuses import service_status_errors
 from dralab.api.fields import FieldError
 from dralab.api.metadata import label_problems
+from dralab.api.rules import RuleTables
 from dralab.api.strategy import Strategy
 from dralab.values import names
 from dralab.values.json_types import JsonDict, JsonObject
 
-TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
-AFFINITIES: Final = ("ClientIP", "None")
 LONGEST_AFFINITY: Final = 86_400  # seconds
 FAMILIES: Final = ("IPv4", "IPv6")
-FAMILY_POLICIES: Final = ("PreferDualStack", "RequireDualStack", "SingleStack")
 TRAFFIC: Final = ("Cluster", "Local")
 GIVEN_OUT: Final = (
     "clusterIP", "clusterIPs", "externalTrafficPolicy", "healthCheckNodePort",
@@ -38,11 +35,33 @@ OF_TYPE: Final = (
     "externalTrafficPolicy",
 )  # fmt: skip
 HINTS_ANNOTATION: Final = "service.kubernetes.io/topology-aware-hints"
-DISTRIBUTIONS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
+
+
+def external_address_problems(text: str) -> list[str]:
+    """Return why a text is not an address outside the cluster."""
+    return address_problems(text) or endpoint_problems(text)
+
+
+def target_port_problems(port: int | str) -> list[str]:
+    """Return why a value is not the number or the name of a port."""
+    return port_problems(port) if isinstance(port, int) else port_name_problems(port)
+
+
+def is_outside(spec: JsonObject) -> bool:
+    """Return whether a service is reached from outside the cluster."""
+    kind = spec.get("type")
+    return kind in {"LoadBalancer", "NodePort"} or (
+        kind == "ClusterIP" and bool(spec.get("externalIPs"))
+    )
+
+
+RULES: Final = RuleTables(globals(), label_problems)
 
 
 class ServiceStrategy(Strategy):
     """Services; addresses and node ports are given out by admission."""
+
+    rules = RULES["ValidateService"]
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
@@ -84,34 +103,6 @@ class ServiceStrategy(Strategy):
             return
         keep_addresses(after, before)
         _drop_of_type(before, after)
-
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the spec."""
-        spec = value["spec"]
-        kind, headless = spec.get("type") or "", spec.get("clusterIP") == "None"
-        errors: list[FieldError] = []
-        ports = spec.get("ports") or ()
-        if not ports and kind != "ExternalName" and not headless:
-            errors.append(fields.required("spec.ports"))
-        if headless and kind in {"LoadBalancer", "NodePort"}:
-            why = f"may not be set to 'None' for {kind} services"
-            errors.append(fields.invalid_value("spec.clusterIPs[0]", "None", why))
-        if kind == "ExternalName":
-            errors += _external_name_errors(spec)
-        seen: set[str] = set()
-        for index, port in enumerate(ports):
-            errors += _port_errors(port, f"spec.ports[{index}]", len(ports) > 1, seen)
-        errors += label_problems(spec.get("selector") or {}, "spec.selector")
-        errors += _affinity_errors(spec)
-        if kind != "ExternalName":
-            errors += service_address_errors(spec)
-        for index, address in enumerate(spec.get("externalIPs") or ()):
-            problems = address_problems(address) or endpoint_problems(address)
-            errors += fields.each(f"spec.externalIPs[{index}]", address, problems)
-        if kind not in TYPES:
-            errors.append(fields.not_supported("spec.type", kind, TYPES))
-        errors += _number_errors(ports, kind)
-        return errors + _load_balancer_errors(spec, kind) + _traffic_errors(spec, kind)
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the load balancer."""
@@ -239,61 +230,58 @@ def _forget(before: JsonObject, after: JsonDict) -> None:
         port.pop("nodePort", None)
 
 
-def _external_name_errors(spec: JsonObject) -> list[FieldError]:
+def _external_name(spec: JsonObject, path: str) -> list[FieldError]:
+    if spec.get("type") != "ExternalName":
+        return []
     why = "may not be set for ExternalName services"
     errors = [
-        fields.forbidden(f"spec.{part}", why)
+        fields.forbidden(f"{path}.{part}", why)
         for part in ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
         if spec.get(part)
     ]
-    name, path = (spec.get("externalName") or "").removesuffix("."), "spec.externalName"
+    name, at = (spec.get("externalName") or "").removesuffix("."), f"{path}.externalName"
     if not name:
-        return [*errors, fields.required(path)]
-    return errors + fields.each(path, name, names.subdomain_problems(name))
+        return [*errors, fields.required(at)]
+    return errors + fields.each(at, name, names.subdomain_problems(name))
 
 
-def _port_errors(
-    port: JsonObject,
-    path: str,
-    named: bool,  # noqa: FBT001 - whether there are several
-    seen: set[str],
-) -> list[FieldError]:
-    errors = []
-    name, number = port.get("name") or "", port.get("port", 0)
-    if not name and named:
-        errors.append(fields.required(f"{path}.name"))
-    elif name:
-        errors += fields.each(f"{path}.name", name, names.label_problems(name))
-        if name in seen:
-            errors.append(fields.duplicate(f"{path}.name", name))
-        seen.add(name)
-    errors += fields.each(f"{path}.port", number, port_problems(number))
-    if (protocol := port.get("protocol")) not in PROTOCOLS:
-        errors.append(fields.not_supported(f"{path}.protocol", protocol, PROTOCOLS))
-    target = port.get("targetPort", 0)
-    problems = port_problems(target) if isinstance(target, int) else port_name_problems(target)
-    errors += fields.each(f"{path}.targetPort", target, problems)
-    if (application := port.get("appProtocol")) is not None:
-        errors += fields.each(
-            f"{path}.appProtocol", application, names.qualified_problems(application)
-        )
+def _ports(ports: Sequence[JsonObject], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    seen: set[str] = set()
+    for index, port in enumerate(ports):
+        at, name = f"{path}[{index}]", port.get("name") or ""
+        if not name and len(ports) > 1:
+            errors.append(fields.required(f"{at}.name"))
+        elif name:
+            errors += fields.each(f"{at}.name", name, names.label_problems(name))
+            if name in seen:
+                errors.append(fields.duplicate(f"{at}.name", name))
+            seen.add(name)
+        errors += RULES["validateServicePort"](port, at)
     return errors
 
 
-def _affinity_errors(spec: JsonObject) -> list[FieldError]:
-    affinity, config = spec.get("sessionAffinity") or "", spec.get("sessionAffinityConfig")
-    if affinity not in AFFINITIES:
-        return [fields.not_supported("spec.sessionAffinity", affinity, AFFINITIES)]
-    path = "spec.sessionAffinityConfig"
-    if affinity == "None":
-        if config is None:
-            return []
-        return [fields.forbidden(path, "must not be set when session affinity is None")]
-    seconds = ((config or {}).get("clientIP") or {}).get("timeoutSeconds")
-    if seconds is not None and not 0 < seconds <= LONGEST_AFFINITY:
-        why = f"must be greater than 0 and less than {LONGEST_AFFINITY}"
-        return [fields.invalid_value(f"{path}.clientIP.timeoutSeconds", seconds, why)]
-    return []
+def _seconds_of_affinity(spec: JsonObject, path: str) -> list[FieldError]:
+    config = spec.get("sessionAffinityConfig") or {}
+    seconds = (config.get("clientIP") or {}).get("timeoutSeconds")
+    if spec.get("sessionAffinity") != "ClientIP" or seconds is None:
+        return []
+    if 0 < seconds <= LONGEST_AFFINITY:
+        return []
+    why = f"must be greater than 0 and less than {LONGEST_AFFINITY}"
+    at = f"{path}.sessionAffinityConfig.clientIP.timeoutSeconds"
+    return [fields.invalid_value(at, seconds, why)]
+
+
+def _known_traffic(spec: JsonObject, path: str) -> list[FieldError]:
+    policy = spec.get("externalTrafficPolicy")
+    if not policy or policy in TRAFFIC or not is_outside(spec):
+        return []
+    return [fields.not_supported(f"{path}.externalTrafficPolicy", policy, TRAFFIC)]
+
+
+def _addresses_of_service(spec: JsonObject, path: str) -> list[FieldError]:  # noqa: ARG001
+    return service_address_errors(spec) if spec.get("type") != "ExternalName" else []
 
 
 def service_address_errors(spec: JsonObject) -> list[FieldError]:
@@ -315,9 +303,7 @@ def service_address_errors(spec: JsonObject) -> list[FieldError]:
             errors.append(fields.not_supported(at, family, FAMILIES))
         if index in again:
             errors.append(fields.duplicate(at, family))
-    policy = spec.get("ipFamilyPolicy")
-    if policy is not None and policy not in FAMILY_POLICIES:
-        errors.append(fields.not_supported("spec.ipFamilyPolicy", policy, FAMILY_POLICIES))
+    errors += RULES["validateServiceClusterIPs"](spec, "spec")
     wrong = False
     for index, address in enumerate(addresses):
         if index == 0 and address == "None":
@@ -349,13 +335,13 @@ def _family_errors(addresses: Sequence[str], families: Sequence[str]) -> list[Fi
     return errors
 
 
-def _number_errors(ports: Sequence[JsonObject], kind: str) -> list[FieldError]:
-    """Return what is wrong with ports beside each other."""
+def _numbers(spec: JsonObject, path: str) -> list[FieldError]:
+    ports, kind = spec.get("ports") or (), spec.get("type") or ""
     errors = []
     if kind == "ClusterIP":
         why = "may not be used when `type` is 'ClusterIP'"
         errors += [
-            fields.forbidden(f"spec.ports[{index}].nodePort", why)
+            fields.forbidden(f"{path}.ports[{index}].nodePort", why)
             for index, port in enumerate(ports)
             if port.get("nodePort")
         ]
@@ -366,61 +352,34 @@ def _number_errors(ports: Sequence[JsonObject], kind: str) -> list[FieldError]:
                 continue
             key = (part, port.get("protocol"), port.get(part))
             if key in seen and part == "nodePort":
-                errors.append(fields.duplicate(f"spec.ports[{index}].nodePort", port[part]))
+                errors.append(fields.duplicate(f"{path}.ports[{index}].nodePort", port[part]))
             elif key in seen:
                 # By the names that the fields have in Go.
                 shown = {
                     "Name": "", "Protocol": port.get("protocol"), "AppProtocol": None,
                     "Port": port.get("port"), "TargetPort": 0, "NodePort": 0,
                 }  # fmt: skip
-                errors.append(fields.duplicate(f"spec.ports[{index}]", shown))
+                errors.append(fields.duplicate(f"{path}.ports[{index}]", shown))
             seen.add(key)
     return errors
 
 
-def _load_balancer_errors(spec: JsonObject, kind: str) -> list[FieldError]:
+def _load_balancer(spec: JsonObject, path: str) -> list[FieldError]:
     errors = []
     why = "may only be used when `type` is 'LoadBalancer'"
-    path, balances = "spec.LoadBalancerSourceRanges", kind == "LoadBalancer"
+    at, balances = f"{path}.LoadBalancerSourceRanges", spec.get("type") == "LoadBalancer"
     ranges = spec.get("loadBalancerSourceRanges") or ()
     if ranges and not balances:
-        errors.append(fields.forbidden(path, why))
+        errors.append(fields.forbidden(at, why))
     for index, text in enumerate(ranges):
-        errors += fields.each(f"{path}[{index}]", text.strip(), network_problems(text.strip()))
+        errors += fields.each(f"{at}[{index}]", text.strip(), network_problems(text.strip()))
     if spec.get("allocateLoadBalancerNodePorts") is not None and not balances:
-        errors.append(fields.forbidden("spec.allocateLoadBalancerNodePorts", why))
+        errors.append(fields.forbidden(f"{path}.allocateLoadBalancerNodePorts", why))
     if (name := spec.get("loadBalancerClass")) is not None:
         if balances:
-            errors += fields.each("spec.loadBalancerClass", name, names.qualified_problems(name))
+            errors += fields.each(f"{path}.loadBalancerClass", name, names.qualified_problems(name))
         else:
-            errors.append(fields.forbidden("spec.loadBalancerClass", why))
-    return errors
-
-
-def _traffic_errors(spec: JsonObject, kind: str) -> list[FieldError]:
-    errors = []
-    outside = kind in {"LoadBalancer", "NodePort"} or (
-        kind == "ClusterIP" and bool(spec.get("externalIPs"))
-    )
-    policy, path = spec.get("externalTrafficPolicy") or "", "spec.externalTrafficPolicy"
-    if not outside and policy:
-        why = "may only be set for externally-accessible services"
-        errors.append(fields.invalid_value(path, policy, why))
-    elif outside and not policy and kind != "ClusterIP":
-        errors.append(fields.required(path))
-    elif policy and policy not in TRAFFIC:
-        errors.append(fields.not_supported(path, policy, TRAFFIC))
-    health, path = spec.get("healthCheckNodePort") or 0, "spec.healthCheckNodePort"
-    if health and not (kind == "LoadBalancer" and policy == "Local"):
-        why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
-        errors.append(fields.invalid_value(path, health, why))
-    inside = spec.get("internalTrafficPolicy")
-    if inside is not None and inside not in TRAFFIC:
-        errors.append(fields.not_supported("spec.internalTrafficPolicy", inside, TRAFFIC))
-    spread = spec.get("trafficDistribution")
-    if spread is not None and spread not in DISTRIBUTIONS:
-        path = "spec.trafficDistribution"
-        errors.append(fields.not_supported(path, spread, DISTRIBUTIONS, ordered=True))
+            errors.append(fields.forbidden(f"{path}.loadBalancerClass", why))
     return errors
 
 
@@ -428,6 +387,7 @@ class EndpointsStrategy(Strategy):
     """Endpoints, the old form."""
 
     creates_on_update = True
+    rules = RULES["ValidateEndpoints"]
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
@@ -447,50 +407,13 @@ class EndpointsStrategy(Strategy):
             )
         ]
 
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the subsets."""
-        errors = []
-        for index, subset in enumerate(value.get("subsets") or ()):
-            path = f"subsets[{index}]"
-            if not subset.get("addresses") and not subset.get("notReadyAddresses"):
-                why = "must specify `addresses` or `notReadyAddresses`"
-                errors.append(fields.required(path, why))
-            for part in ("addresses", "notReadyAddresses"):
-                for number, address in enumerate(subset.get(part) or ()):
-                    errors += _endpoint_errors(address, f"{path}.{part}[{number}]")
-            ports = subset.get("ports") or ()
-            for number, port in enumerate(ports):
-                errors += _endpoint_port_errors(port, f"{path}.ports[{number}]", len(ports) > 1)
-        return errors
 
-
-def _endpoint_errors(address: JsonObject, path: str) -> list[FieldError]:
-    text = address.get("ip") or ""
-    errors = fields.each(f"{path}.ip", text, address_problems(text))
-    if host := address.get("hostname"):
-        errors += fields.each(f"{path}.hostname", host, names.label_problems(host))
-    if (node := address.get("nodeName")) is not None:
-        errors += fields.each(f"{path}.nodeName", node, names.subdomain_problems(node))
-    return errors + fields.each(f"{path}.ip", text, endpoint_problems(text))
-
-
-def _endpoint_port_errors(
-    port: JsonObject,
-    path: str,
-    named: bool,  # noqa: FBT001 - whether there are several
-) -> list[FieldError]:
-    name, errors = port.get("name") or "", []
-    if name:
-        errors += fields.each(f"{path}.name", name, names.label_problems(name))
-    elif named:
-        errors.append(fields.required(f"{path}.name"))
-    errors += fields.each(
-        f"{path}.port", port.get("port") or 0, port_problems(port.get("port") or 0)
-    )
-    if (protocol := port.get("protocol")) not in PROTOCOLS:
-        errors.append(fields.not_supported(f"{path}.protocol", protocol, PROTOCOLS))
-    if (application := port.get("appProtocol")) is not None:
-        errors += fields.each(
-            f"{path}.appProtocol", application, names.qualified_problems(application)
-        )
+def _ports_of_subset(subset: JsonObject, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    ports = subset.get("ports") or ()
+    for index, port in enumerate(ports):
+        at = f"{path}.ports[{index}]"
+        if not port.get("name") and len(ports) > 1:
+            errors.append(fields.required(f"{at}.name"))
+        errors += RULES["validateEndpointPort"](port, at)
     return errors
