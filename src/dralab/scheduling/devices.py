@@ -45,7 +45,7 @@ from dralab.scheduling.allocatable import (
     shared,
 )
 from dralab.scheduling.demands import PodDemand
-from dralab.scheduling.nodes import Mask, NodeTable
+from dralab.scheduling.nodes import Mask, NodeTable, Numbers
 from dralab.scheduling.pods import PodInfo
 from dralab.values import labels
 from dralab.values.json_types import JsonDict, JsonObject
@@ -505,11 +505,19 @@ def _named(wire: JsonDict) -> JsonDict:
     return {**wire, "metadata": {**wire["metadata"], "name": EXTENDED_CLAIM}}
 
 
+def rows_of(nodes: int) -> Numbers:
+    """Return the rows of a bit set."""
+    if nodes.bit_count() == 1:
+        return np.array([nodes.bit_length() - 1])
+    packed = np.frombuffer(nodes.to_bytes((nodes.bit_length() + 7) // 8, "little"), dtype=np.uint8)
+    return np.flatnonzero(np.unpackbits(packed, bitorder="little"))
+
+
 def _mask_of(nodes: int, table: NodeTable) -> Mask:
     """Return a bit set of rows as a mask over the table."""
-    size = (table.size + 7) // 8
-    packed = np.frombuffer(nodes.to_bytes(size, "little"), dtype=np.uint8)
-    return np.unpackbits(packed, bitorder="little")[: table.size].astype(bool)
+    found = np.zeros(table.size, dtype=bool)
+    found[rows_of(nodes)] = True
+    return found
 
 
 def _points(claim: JsonDict, allocation: JsonObject) -> int:

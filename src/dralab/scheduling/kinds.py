@@ -8,27 +8,30 @@ is not kept.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, Final, cast
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from dralab.scheduling import scores
 from dralab.scheduling.demands import PodDemand
+from dralab.scheduling.devices import rows_of
 from dralab.scheduling.filters import FILTERS, Reasons, judgements, passing
 from dralab.scheduling.node_rules import nodes_named
 from dralab.scheduling.nodes import REMEMBERED, Mask, NodeTable, Numbers
 from dralab.scheduling.pods import PodInfo
-from dralab.scheduling.reasons import Reason
+from dralab.scheduling.reasons import AGAINST_POLICY, Reason
 from dralab.scheduling.scores import KeptScores
 from dralab.scheduling.shares import SharedColumns
 from dralab.scheduling.state import ClusterState
 
 # Scores that all kinds together may have: beyond it the oldest kinds are forgotten.
 MOST_SCORES: Final = 1 << 26
-# From so many changed rows on, all rows are as cheap.
-MANY_ROWS: Final = 2_000
+# From so many changed rows on, looking at all of them at once is as cheap as looking each up.
+MANY_ROWS: Final = 24
+# So many rows are looked up before it counts how often their amounts were known.
+ASKED_FIRST: Final = 64
 # Amounts of nodes that are remembered for a kind; beyond it they are forgotten.
 MOST_KNOWN: Final = 1 << 16
 
@@ -42,51 +45,77 @@ OF_ROOM: Final = tuple(
 )
 
 
+class _RowValues:
+    """A number for each row, and up to where they have followed the changes of nodes.
+
+    `counts`, where they are kept, say how many rows have each number.
+    """
+
+    __slots__ = ("able", "asked", "counts", "known", "missed", "nodes", "seen", "values")
+
+    def __init__(self, values: KeptScores, counts: list[int] | None = None) -> None:
+        self.values = values
+        self.counts = counts
+        self.seen = -1
+        # The nodes that may have the devices, as bits and as a mask.
+        self.nodes = 0
+        self.able: Mask = np.zeros(len(values), dtype=bool)
+        # The number, by the amounts of a node and whether it may have the devices.
+        self.known: dict[tuple[bytes, bool], int] = {}
+        self.asked = self.missed = 0
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether nodes come to amounts that are known often enough to ask."""
+        return 2 * self.missed <= self.asked + ASKED_FIRST
+
+    def put(self, row: int, value: int) -> None:
+        """Note what holds of a row from now on."""
+        if self.counts is not None:
+            self.counts[self.values[row]] -= 1
+            self.counts[value] += 1
+        self.values[row] = value
+
+    def put_all(self, rows: Numbers, values: Numbers | int) -> None:
+        """Note what holds of rows from now on."""
+        if self.counts is not None:
+            most = len(self.counts)
+            more = np.bincount(np.broadcast_to(values, len(rows)), minlength=most)
+            less = np.bincount(self.values[rows], minlength=most)
+            self.counts = (np.array(self.counts) + more - less).tolist()
+        self.values[rows] = values
+
+
 class _KeptKind:
-    """Scores (-1: does not fit) with why not, and up to where they have followed the changes."""
+    """Scores (-1: does not fit) and numbers of the reasons why not (0: none of its pods)."""
 
     __slots__ = (
-        "avoids", "barred", "barring", "changed", "counts", "known", "nodes", "number_of",
-        "reasons", "scores", "seen", "why",
+        "avoids", "barred", "barring", "bars", "changed", "number_of", "reasons", "scores", "why",
     )  # fmt: skip
 
     def __init__(self, size: int, scores: DTypeLike) -> None:
-        self.scores: KeptScores = np.full(size, -1, dtype=scores)
-        # Why each row is refused, by number, and of how many rows each holds; 0: not for its pods
-        # and devices.
-        self.why: NDArray[np.int16] = np.zeros(size, dtype=np.int16)
+        self.scores = _RowValues(np.full(size, -1, dtype=scores))
+        self.why = _RowValues(np.zeros(size, dtype=np.int32), [size])
         self.reasons: list[Reasons] = [()]
         self.number_of: dict[Reasons, int] = {(): 0}
-        self.counts = [size]
-        self.seen = -1
-        self.nodes = 0
         # As of so many changes of nodes: the rows that have no node, or one that the pods may not
         # use whatever is on it, and why; and whether they would rather not have some of the others.
         self.changed = -1
         self.barred: Mask = np.ones(size, dtype=bool)
         self.barring: Counter[Reason] = Counter()
-        self.avoids = False
-        # The score and the number of the reasons, by the amounts of a node and whether it may have
-        # the devices.
-        self.known: dict[tuple[bytes, int], tuple[int, int]] = {}
+        self.bars = self.avoids = False
 
     def number(self, reasons: Reasons) -> int:
         """Return the number of reasons that hold together."""
         found = self.number_of.get(reasons)
-        if found is None:
+        if found is None and (counts := self.why.counts) is not None:
             found = self.number_of[reasons] = len(self.reasons)
             self.reasons.append(reasons)
-            self.counts.append(0)
-        return found
+            counts.append(0)
+        return found or 0
 
-    def put(self, row: int, score: int, why: int) -> None:
-        """Note what holds of a row from now on."""
-        self.scores[row] = score
-        before = int(self.why[row])
-        if before != why:
-            self.why[row] = why
-            self.counts[before] -= 1
-            self.counts[why] += 1
+
+Judge = Callable[[_KeptKind, ClusterState, PodInfo, PodDemand], Numbers]
 
 
 class KindScores:
@@ -98,25 +127,29 @@ class KindScores:
 
     def scores_of(self, kind: Hashable, pod: PodInfo, demand: PodDemand) -> KeptScores | None:
         """Return the score of every row, -1 where the pod does not fit; None: it is not kept."""
-        kept = self._up_to_date(kind, pod, demand)
-        return None if kept is None else kept.scores
+        kept = self._kind(kind, pod, demand)
+        if kept is None:
+            return None
+        return self._followed(kept, kept.scores, _scored, pod, demand)
 
     def reasons_of(
         self, kind: Hashable, pod: PodInfo, demand: PodDemand
     ) -> dict[Reason, int] | None:
         """Return for how many nodes each reason holds; None where that is not kept."""
-        if self._state.choice.by_node:
+        # With devices, what a policy refuses is told as what has none.
+        if self._state.choice.refuses_nodes and (demand.claims or demand.extended):
             return None
-        kept = self._up_to_date(kind, pod, demand)
+        kept = self._kind(kind, pod, demand)
         if kept is None:
             return None
+        self._followed(kept, kept.why, _numbered, pod, demand)
         found = kept.barring.copy()
-        for reasons, count in zip(kept.reasons, kept.counts, strict=True):
+        for reasons, count in zip(kept.reasons, kept.why.counts or (), strict=True):
             if count:
                 found.update(dict.fromkeys(reasons, count))
         return dict(found)
 
-    def _up_to_date(self, kind: Hashable, pod: PodInfo, demand: PodDemand) -> _KeptKind | None:
+    def _kind(self, kind: Hashable, pod: PodInfo, demand: PodDemand) -> _KeptKind | None:
         state, table = self._state, self._state.table
         if table.repelling or table.wishes or pod.preferred_nodes or pod.preferred_pods:
             return None
@@ -127,7 +160,7 @@ class KindScores:
         ):
             return None
         kept = self._kept.get(kind)
-        if kept is None or kept.scores.shape[0] != table.size:
+        if kept is None or kept.barred.shape[0] != table.size:
             kept = self._kept[kind] = _KeptKind(table.size, state.choice.kept)
             most = min(REMEMBERED, max(8, MOST_SCORES // max(1, table.size)))
             while len(self._kept) > most:
@@ -139,16 +172,7 @@ class KindScores:
             avoided = state.node_rules.avoided_taints(pod, table.live)
             kept.avoids = bool(avoided.any())
             self._bar(kept, pod, demand)
-        if kept.avoids:
-            return None
-        rows = self._stale(kept, demand)
-        if state.choice.by_node:
-            self._see_each(kept, pod, demand, rows)
-        elif rows is None:
-            self._see_all(kept, pod, demand)
-        elif rows:
-            self._see(kept, pod, demand, rows)
-        return kept
+        return None if kept.avoids else kept
 
     def _bar(self, kept: _KeptKind, pod: PodInfo, demand: PodDemand) -> None:
         """Find out which nodes the pods may not use, whatever is on them."""
@@ -158,96 +182,115 @@ class KindScores:
             kept.barring.update(judgement.counted(np.flatnonzero(left & ~judgement.mask)))
             left &= judgement.mask
         kept.barred = ~left
+        kept.bars = bool(kept.barred.any())
 
-    def _stale(self, kept: _KeptKind, demand: PodDemand) -> set[int] | None:
-        """Return the rows that changed since; None: all may have."""
-        rows = self._state.table.touched.since(kept.seen)
-        kept.seen = self._state.table.touched.position
-        nodes = self._state.devices.feasible_nodes(demand)
-        changed, kept.nodes = kept.nodes ^ nodes, nodes
-        if rows is None or len(rows) + changed.bit_count() > MANY_ROWS:
-            return None
-        found = set(rows)
-        while changed:
-            low = changed & -changed
-            found.add(low.bit_length() - 1)
-            changed ^= low
-        return found
+    def _followed(
+        self,
+        kept: _KeptKind,
+        column: _RowValues,
+        judge: Judge,
+        pod: PodInfo,
+        demand: PodDemand,
+    ) -> KeptScores:
+        """Return a value for every row, with the changes since it was last asked for taken over."""
+        state = self._state
+        touched = state.table.touched
+        rows = touched.since(column.seen)
+        column.seen = touched.position
+        stale = set(rows or ())
+        nodes = state.devices.feasible_nodes(demand)
+        if nodes is not column.nodes:
+            changed = rows_of(column.nodes ^ nodes)
+            column.nodes = nodes
+            column.able[changed] ^= True
+            stale.update(changed.tolist())
+        few = rows is not None and len(stale) <= MANY_ROWS
+        if few and column.looks_up and not state.choice.by_node:
+            self._look_up(kept, column, judge, pod, demand, stale)
+            return column.values
+        among = np.arange(state.table.size) if rows is None else np.array(sorted(stale), dtype=int)
+        if kept.bars:
+            barred = kept.barred[among]
+            column.put_all(among[barred], UNJUDGED[judge])
+            among = among[~barred]
+        if len(among):
+            part = cast(ClusterState, _SomeRows(state, among, column.able))
+            column.put_all(among, judge(kept, part, pod, demand))
+        return column.values
 
-    def _see(self, kept: _KeptKind, pod: PodInfo, demand: PodDemand, rows: Iterable[int]) -> None:
+    def _look_up(  # noqa: PLR0917 - as above
+        self,
+        kept: _KeptKind,
+        column: _RowValues,
+        judge: Judge,
+        pod: PodInfo,
+        demand: PodDemand,
+        rows: Collection[int],
+    ) -> None:
         """Take over the changes of some rows; what holds of nodes of equal amounts is known."""
-        table, size = self._state.table, kept.scores.shape[0]
-        new: dict[tuple[bytes, int], list[int]] = {}
+        table, known = self._state.table, column.known
+        column.asked += len(rows)
+        new: dict[tuple[bytes, bool], list[int]] = {}
         for row in rows:
-            if row >= size:
-                continue
             if kept.barred[row]:
-                kept.put(row, -1, 0)
+                column.put(row, UNJUDGED[judge])
                 continue
-            key = table.amounts(row), kept.nodes >> row & 1
-            found = kept.known.get(key)
+            key = table.amounts(row), bool(column.able[row])
+            found = known.get(key)
             if found is None:
                 new.setdefault(key, []).append(row)
             else:
-                kept.put(row, *found)
+                column.put(row, found)
         if not new:
             return
-        if len(kept.known) + len(new) > MOST_KNOWN:
-            kept.known.clear()
-        scores, why = self._judged(kept, pod, demand, np.array([each[0] for each in new.values()]))
-        for (key, alike), score, number in zip(
-            new.items(), scores.tolist(), why.tolist(), strict=True
-        ):
-            kept.known[key] = score, number
+        column.missed += sum(map(len, new.values()))
+        if len(known) + len(new) > MOST_KNOWN:
+            known.clear()
+        among = np.array([each[0] for each in new.values()])
+        part = cast(ClusterState, _SomeRows(self._state, among, column.able))
+        values = judge(kept, part, pod, demand).tolist()
+        for (key, alike), value in zip(new.items(), values, strict=True):
+            known[key] = value
             for row in alike:
-                kept.put(row, score, number)
+                column.put(row, value)
 
-    def _see_each(
-        self, kept: _KeptKind, pod: PodInfo, demand: PodDemand, rows: set[int] | None
-    ) -> None:
-        """Look at each of some rows; None: at all of them. Nothing else is noted."""
-        state = self._state
-        numbers = np.arange(state.table.size) if rows is None else np.array(sorted(rows))
-        if not len(numbers):
-            return
-        part = cast(ClusterState, _SomeRows(state, numbers, kept.nodes))
-        fitting = passing(part, pod, demand, OF_ROOM)
-        if kept.barring:
-            fitting &= ~kept.barred[numbers]
-        points = scores.points_of(part, pod, fitting)[0]
-        if state.choice.refuses_nodes:
-            fitting &= points >= 0
-        kept.scores[numbers] = np.where(fitting, points, -1)
 
-    def _see_all(self, kept: _KeptKind, pod: PodInfo, demand: PodDemand) -> None:
-        rows = np.flatnonzero(~kept.barred)
-        kept.scores[:] = -1
-        kept.why[:] = 0
-        kept.scores[rows], kept.why[rows] = self._judged(kept, pod, demand, rows)
-        kept.counts = np.bincount(kept.why, minlength=len(kept.reasons)).tolist()
+def _scored(kept: _KeptKind, part: ClusterState, pod: PodInfo, demand: PodDemand) -> Numbers:
+    """Return the scores of rows that are not barred."""
+    del kept
+    fitting = passing(part, pod, demand, OF_ROOM)
+    points = scores.points_of(part, pod, fitting)[0]
+    return np.where(fitting, points, -1)
 
-    def _judged(
-        self, kept: _KeptKind, pod: PodInfo, demand: PodDemand, rows: Numbers
-    ) -> tuple[Numbers, Numbers]:
-        """Return the scores of rows that are not barred, and the numbers of why not."""
-        part = cast(ClusterState, _SomeRows(self._state, rows, kept.nodes))
-        left = np.ones(len(rows), dtype=bool)
-        # The reasons that hold of a row, as bits.
-        holding = np.zeros(len(rows), dtype=np.int64)
-        reasons: list[Reason] = []
-        for _, judgement in judgements(part, pod, demand, OF_ROOM):
-            failing = left & ~judgement.mask
-            if failing.any() and judgement.masks is not None:
-                for reason, mask in judgement.masks():
-                    holding |= (failing & mask).astype(np.int64) << len(reasons)
-                    reasons.append(reason)
-            left &= judgement.mask
-        numbers = np.zeros(len(rows), dtype=np.int64)
-        for bits in np.unique(holding).tolist() if reasons else ():
-            held = tuple(reason for index, reason in enumerate(reasons) if bits >> index & 1)
-            numbers[holding == bits] = kept.number(held)
-        points = scores.points_of(part, pod, left)[0]
-        return np.where(left, points, -1), numbers
+
+def _numbered(kept: _KeptKind, part: ClusterState, pod: PodInfo, demand: PodDemand) -> Numbers:
+    """Return the numbers of the reasons why rows that are not barred do not fit.
+
+    It is asked where pods fit nowhere: what passes the filters is then against the policy.
+    """
+    left = np.ones(part.table.size, dtype=bool)
+    # The reasons that hold of a row, as bits.
+    holding = np.zeros(part.table.size, dtype=np.int64)
+    reasons: list[Reason] = []
+    for _, judgement in judgements(part, pod, demand, OF_ROOM):
+        failing = left & ~judgement.mask
+        if failing.any() and judgement.masks is not None:
+            for reason, mask in judgement.masks():
+                holding |= (failing & mask).astype(np.int64) << len(reasons)
+                reasons.append(reason)
+        left &= judgement.mask
+    if part.choice.refuses_nodes and left.any():
+        holding |= left.astype(np.int64) << len(reasons)
+        reasons.append(Reason(AGAINST_POLICY))
+    numbers = np.zeros(part.table.size, dtype=np.int64)
+    for bits in np.unique(holding).tolist() if reasons else ():
+        held = tuple(reason for index, reason in enumerate(reasons) if bits >> index & 1)
+        numbers[holding == bits] = kept.number(held)
+    return numbers
+
+
+# What is kept of rows that are barred.
+UNJUDGED: Final[Mapping[Judge, int]] = {_scored: -1, _numbered: 0}
 
 
 class _SomeRows:
@@ -255,10 +298,10 @@ class _SomeRows:
 
     volumes = None
 
-    def __init__(self, state: ClusterState, rows: Numbers, nodes: int) -> None:
+    def __init__(self, state: ClusterState, rows: Numbers, able: Mask) -> None:
         self.table = _TableRows(state.table, rows)
         self.node_rules = _RulesOfRows()
-        self.devices = _DevicesOfRows(rows, nodes)
+        self.devices = _DevicesOfRows(able[rows])
         self.nominees: dict[str, Any] = {}
         self.choice = state.choice
 
@@ -308,20 +351,11 @@ class _RulesOfRows:
 
 
 class _DevicesOfRows:
-    def __init__(self, rows: Numbers, nodes: int) -> None:
-        self._rows = rows
-        self._nodes = nodes
+    def __init__(self, able: Mask) -> None:
+        self._able = able
 
     def reached(self, demand: PodDemand) -> None:
         """Return that all nodes do: kinds have no allocated claims."""
 
     def feasible(self, demand: PodDemand) -> Mask | None:
-        if not demand.signature:
-            return None
-        if len(self._rows) < 64:
-            bits = [self._nodes >> row & 1 for row in self._rows.tolist()]
-            return np.array(bits, dtype=bool)
-        size = (int(self._rows[-1]) + 8) // 8
-        packed = (self._nodes & ((1 << 8 * size) - 1)).to_bytes(size, "little")
-        unpacked = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), bitorder="little")
-        return unpacked[self._rows].astype(bool)
+        return self._able if demand.signature else None

@@ -148,8 +148,10 @@ class NodeTable:
         """Return all amounts of a node, offered and free: nodes with equal ones score alike."""
         found = self._amounts[row]
         if found is None:
-            parts = (self._free, self._allocatable, self._scored)
-            found = self._amounts[row] = b"".join([part[:, row].tobytes() for part in parts])
+            parts = [
+                each[:, row].tobytes() for each in (self._free, self._allocatable, self._scored)
+            ]
+            found = self._amounts[row] = b"".join((*parts, self.gpus.amounts(row)))
         return found
 
     # --- nodes

@@ -249,8 +249,8 @@ class NodeChoice:
 
     `kept` is the type of scores that are kept. Where it `refuses_nodes`, nodes of negative score
     are out; pods take the place of others if it `preempts`. `devices` chooses the node of pods with
-    claims. Pods that ask alike may be treated differently `by_object`; nodes are looked at one by
-    one `by_node`, else once for all of equal amounts.
+    claims. Pods that ask alike may be treated differently `by_object`, and nodes of equal amounts
+    `by_node`.
     """
 
     name: str = "kubernetes"

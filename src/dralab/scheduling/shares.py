@@ -92,6 +92,13 @@ class SharedGpus:
             self._reach(size, 1)
         return SharedColumns(self, rows)
 
+    def amounts(self, row: int) -> bytes:
+        """Return all there is to the GPUs of a row: equal for rows that are alike."""
+        if row >= len(self.number) or not self.number[row]:
+            return b""
+        parts = self.left[row], self.number[row], self.model[row], self.kinds[row]
+        return b"".join([part.tobytes() for part in parts])
+
     def take(self, row: int, shares: Shares, sign: int) -> None:
         """Count what a pod takes (1) or gives back (-1)."""
         if not shares.taken:

@@ -5,6 +5,7 @@ cannot run there at all, otherwise the pieces too small for it. F_n is the mean 
 pods, weighted by how often they come. Amounts are GPU milli.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
@@ -56,8 +57,13 @@ class Fragmentation:
         # Whole numbers below 2**53 add up to the same sum in any order, so that a placement that
         # changes nothing scores exactly that, whatever the linear algebra does with its batches.
         self._counts: Floats = counts.astype(np.float64)
-        self._total = max(int(counts.sum()), 1)
+        # F times this is whole.
+        self.scale = max(int(counts.sum()), 1)
         self._cpu: Ints = np.array([request.cpu for request in requests], dtype=np.int64)
+        self._by_cpu = np.argsort(self._cpu, kind="stable")
+        self._cpu_steps: list[int] = self._cpu[self._by_cpu].tolist()
+        # Of GPUs that nodes had left: they come to the same ones again and again.
+        self._steps: dict[tuple[bytes, int], list[int]] = {}
         self._gpus: Ints = np.array([request.gpus for request in requests], dtype=np.int64)
         self._cpu_only: Flags = self._gpus == 0
         sizes = sorted({request.milli for request in requests})
@@ -76,7 +82,24 @@ class Fragmentation:
         usable = enough & (cpu[:, None] >= self._cpu) & self._allowed[model] & ~self._cpu_only
         idle = gpus.sum(axis=1)
         lost = np.where(usable, small, idle[:, None])
-        return lost @ self._counts / self._total
+        return lost @ self._counts / self.scale
+
+    def of_state(self, cpu: int, gpus: Ints, model: int) -> int:
+        """Return `scale` times F of one state; by its GPUs, the result has steps in CPU."""
+        key = gpus.tobytes(), model
+        found = self._steps.get(key)
+        if found is None:
+            small, enough = self._pieces(gpus[None])
+            idle = gpus.sum()
+            usable = enough[0] & self._allowed[model] & ~self._cpu_only
+            saved = np.where(usable, idle - small[0], 0) * self._counts.astype(np.int64)
+            all_saved = np.cumsum(saved[self._by_cpu])
+            lost = idle * int(self._counts.sum())
+            found = [int(lost), *(lost - all_saved).tolist()]
+            if len(self._steps) >= MOST_STATES:
+                self._steps.clear()
+            self._steps[key] = found
+        return found[bisect_right(self._cpu_steps, cpu)]
 
     def classes(self, cpu: Ints, gpus: Ints, model: Ints) -> dict[str, float]:
         """Return the idle GPU of all nodes by the reason for which typical pods cannot use it.
@@ -96,7 +119,7 @@ class Fragmentation:
             "xr": np.where(self._cpu_only & ~fits_cpu, idle, 0),
             "no_access": np.where(~self._cpu_only & ~self._allowed[model], idle, 0),
         }
-        return {name: float((parts[name] @ self._counts).sum() / self._total) for name in CLASSES}
+        return {name: float((parts[name] @ self._counts).sum() / self.scale) for name in CLASSES}
 
     def _pieces(self, gpus: Ints) -> tuple[Ints, Flags]:
         """Return, per state and typical pod, the milli in too small pieces, and whether it fits."""
@@ -158,42 +181,35 @@ class FragmentationLedger:
         self.table = table
         self.fragmentation = Fragmentation(typical_pods(pods), table.gpus.models)
         self.lost: Floats = np.zeros(0)
-        self.total = 0.0
+        # In whole numbers, so that the sum does not depend on when it was brought up to date.
+        self._whole: list[int] = []
+        self._sum = 0
+        # How many changes there were when each node changed last.
+        self.changed: Ints = np.zeros(0, dtype=np.int64)
         self._seen = -1
-        # Of states that nodes were in: nodes come to the same ones again and again.
-        self._lost_in: dict[tuple[int, bytes, int], np.float64] = {}
 
     def catch_up(self) -> float:
         """Look at the nodes that changed; return the sum."""
-        table = self.table
+        table, scale = self.table, self.fragmentation.scale
         if self._seen == table.touched.position:
-            return self.total
+            return self._sum / scale
         rows = table.touched.since(self._seen)
         self._seen = table.touched.position
+        cpu, gpus = table.free("cpu"), table.gpus
         if rows is None or len(self.lost) != table.size:
             columns = table.shared_gpus()
-            self.lost = self.fragmentation.of_states(table.free("cpu"), columns.left, columns.model)
-            self.total = float(self.lost.sum())
-            return self.total
+            self.lost = self.fragmentation.of_states(cpu, columns.left, columns.model)
+            self._whole = np.rint(self.lost * scale).astype(np.int64).tolist()
+            self._sum = sum(self._whole)
+            self.changed = np.full(table.size, self._seen)
+            return self._sum / scale
         for row in dict.fromkeys(rows):
-            self.total -= float(self.lost[row])
-            self.lost[row] = self._of_row(row)
-            self.total += float(self.lost[row])
-        return self.total
+            whole = self.fragmentation.of_state(int(cpu[row]), gpus.left[row], int(gpus.model[row]))
+            self._sum += whole - self._whole[row]
+            self._whole[row], self.lost[row], self.changed[row] = whole, whole / scale, self._seen
+        return self._sum / scale
 
     def classes(self) -> dict[str, float]:
         """Return the idle GPU of all nodes by the reason for which typical pods cannot use it."""
         columns = self.table.shared_gpus()
         return self.fragmentation.classes(self.table.free("cpu"), columns.left, columns.model)
-
-    def _of_row(self, row: int) -> np.float64:
-        cpu, gpus = self.table.free("cpu"), self.table.gpus
-        one = slice(row, row + 1)
-        key = int(cpu[row]), gpus.left[row].tobytes(), int(gpus.model[row])
-        found = self._lost_in.get(key)
-        if found is None:
-            found = self.fragmentation.of_states(cpu[one], gpus.left[one], gpus.model[one])[0]
-            if len(self._lost_in) >= MOST_STATES:
-                self._lost_in.clear()
-            self._lost_in[key] = found
-        return found

@@ -40,13 +40,10 @@ class First(NodeChoice):
 
     name = "firstfit"
     plugins = ()
-    by_node = True
 
 
 class ByScore(NodeChoice):
     """A score for each node with room, from what is left on it and what the pod asks for."""
-
-    by_node = True
 
     def __init__(self, name: str, table: NodeTable) -> None:
         self.name = name
@@ -142,8 +139,8 @@ class FragmentationGradient(ByScore):
     def __init__(self, table: NodeTable, ledger: FragmentationLedger) -> None:
         super().__init__("fgd", table)
         self.ledger = ledger
-        # The GPU that gives a node its score, by row, for each request.
-        self._best_gpu: dict[tuple[int, Shares], Numbers] = {}
+        # For each request, by row: the GPU that gives a node its score, and as of how many changes.
+        self._best_gpu: dict[tuple[int, Shares], tuple[Numbers, Numbers]] = {}
 
     def _points(self, state: ScoredNodes, pod: PodInfo, fitting: Mask) -> Numbers:
         """Return 100 times the sigmoid of (fall of F / 1000): 50 where nothing changes."""
@@ -154,17 +151,26 @@ class FragmentationGradient(ByScore):
             return found
         self.ledger.catch_up()
         rows = nodes if isinstance(table.rows, slice) else table.rows[nodes]
+        if shares.is_part:
+            found[nodes] = self._best_part(pod, shares, rows)
+            return found
         cpu = table.free("cpu")[nodes] - pod.requests.get("cpu", 0)
         columns = table.shared_gpus()
         left, model = columns.left[nodes], columns.model[nodes]
-        before, states = self.ledger.lost[rows], self.ledger.fragmentation
-        if not shares.is_part:
-            if shares.gpus:
-                left = np.sort(left, axis=1)
-                fits = left >= shares.milli
-                left -= shares.milli * (fits & (fits.cumsum(axis=1) <= shares.gpus))
-            found[nodes] = _gradient(before, states.of_states(cpu, left, model))
-            return found
+        if shares.gpus:
+            left = np.sort(left, axis=1)
+            fits = left >= shares.milli
+            left -= shares.milli * (fits & (fits.cumsum(axis=1) <= shares.gpus))
+        lost = self.ledger.fragmentation.of_states(cpu, left, model)
+        found[nodes] = _gradient(self.ledger.lost[rows], lost)
+        return found
+
+    def _best_part(self, pod: PodInfo, shares: Shares, rows: Numbers) -> Numbers:
+        """Return the score of rows for a part of a GPU; which GPU gives it is noted."""
+        gpus, ledger = self.ledger.table.gpus, self.ledger
+        asked = pod.requests.get("cpu", 0)
+        cpu = ledger.table.free("cpu")[rows] - asked
+        left, model = gpus.left[rows], gpus.model[rows]
         # Equal GPUs of a node give equal results, so only the first of them is tried.
         width = left.shape[1]
         repeated = ((left[:, :, None] == left[:, None, :]) & EARLIER[:width, :width]).any(axis=2)
@@ -172,37 +178,40 @@ class FragmentationGradient(ByScore):
         after = left[row]
         after[np.arange(len(row)), gpu] -= shares.milli
         scores = np.full(left.shape, -1, dtype=np.int64)
-        lost = states.of_states(cpu[row], after, model[row])
-        scores[row, gpu] = _gradient(before[row], lost)
+        lost = ledger.fragmentation.of_states(cpu[row], after, model[row])
+        scores[row, gpu] = _gradient(ledger.lost[rows][row], lost)
         best = scores.argmax(axis=1)
-        found[nodes] = scores[np.arange(len(best)), best]
-        self._note_gpus(pod, shares, rows, best)
+        noted, since = self._notes(asked, shares)
+        noted[rows], since[rows] = best, ledger.table.touched.position
+        found: Numbers = scores[np.arange(len(best)), best]
         return found
 
     def settled(self, table: NodeTable, pod: PodInfo, row: int) -> PodInfo:
         """Return a pod with the GPU of a node where it does the least harm."""
         shares = pod.shares
         if shares is not None and shares.is_part:
-            known = self._best_gpu.get((pod.requests.get("cpu", 0), shares))
-            # What was found out is old where pods are tried on nodes without scores.
-            if known is not None and table.gpus.left[row, known[row]] >= shares.milli:
-                return with_gpus(pod, shares, (int(known[row]),))
+            self.ledger.catch_up()
+            noted, since = self._notes(pod.requests.get("cpu", 0), shares)
+            if since[row] < self.ledger.changed[row]:
+                # Its score was known from another node of equal amounts.
+                self._best_part(pod, shares, np.array([row]))
+            return with_gpus(pod, shares, (int(noted[row]),))
         return super().settled(table, pod, row)
 
-    def _note_gpus(self, pod: PodInfo, shares: Shares, rows: Numbers, gpus: Numbers) -> None:
-        key = pod.requests.get("cpu", 0), shares
-        known = self._best_gpu.get(key)
-        if known is None or len(known) < self.ledger.table.size:
+    def _notes(self, asked: int, shares: Shares) -> tuple[Numbers, Numbers]:
+        """Return what is noted of a request, and as of how many changes; -1: nothing yet."""
+        found = self._best_gpu.get((asked, shares))
+        size = self.ledger.table.size
+        if found is None or len(found[0]) < size:
             if len(self._best_gpu) >= REMEMBERED:
                 self._best_gpu.clear()
-            known = self._best_gpu[key] = np.zeros(self.ledger.table.size, dtype=np.int64)
-        known[rows] = gpus
+            found = np.zeros(size, dtype=np.int64), np.full(size, -1, dtype=np.int64)
+            self._best_gpu[asked, shares] = found
+        return found
 
 
 class AtRandom(NodeChoice):
     """Any of the nodes with the best score; of all with room, where there are no scores."""
-
-    by_node = True
 
     def __init__(self, name: str, chance: random.Random, plugins: Iterable[ScorePlugin]) -> None:
         self.name = name
