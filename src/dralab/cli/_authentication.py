@@ -8,6 +8,7 @@ import click
 
 from dralab.cli._components import duration_of
 from dralab.cli._options import EXISTING, opt
+from dralab.cli.errors import refusing
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network
@@ -257,14 +258,10 @@ class AdmissionOptions:
         from dralab.apiserver.outgoing.targets import read_service
         from dralab.apiserver.verbs.kinds.outgoing_calls import OutgoingSettings
 
-        try:
+        with refusing(ValueError, option="--service"):
             found = [read_service(text) for text in self.services]
-        except ValueError as error:
-            raise click.BadParameter(str(error), param_hint="--service") from error
-        try:
+        with refusing(ValueError, option="--webhook-network"):
             allowed = [ipaddress.ip_network(text) for text in self.webhook_networks]
-        except ValueError as error:
-            raise click.BadParameter(str(error), param_hint="--webhook-network") from error
         shown = (str(certificate), str(key)) if certificate is not None else None
         return OutgoingSettings(
             networks=allowed,

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import click
 
 from dralab.cli._options import FOLDER, opt
 from dralab.cli._terminal import echo
+from dralab.cli.errors import refusing
 
 if TYPE_CHECKING:
     from dralab.api.resource.features import Features
@@ -89,10 +91,8 @@ def release_of(text: str) -> str:
     """Return the release that --kubernetes-version names. click.BadParameter."""
     from dralab.api.releases import MIXED, ReleaseError, parse
 
-    try:
+    with refusing(ReleaseError, option="--kubernetes-version"):
         return parse(text.removeprefix("kube=")) if text else MIXED
-    except ReleaseError as error:
-        raise click.BadParameter(str(error), param_hint="--kubernetes-version") from error
 
 
 def features_of(text: str, release: str = "", *, of_lab: bool = True) -> "Features":
@@ -100,10 +100,8 @@ def features_of(text: str, release: str = "", *, of_lab: bool = True) -> "Featur
     from dralab.api.resource.features import GateError, default_of, ignored, of_labs, with_gates
 
     usual = default_of(release) | (of_labs(release) if of_lab else frozenset())
-    try:
+    with refusing(GateError, option="--feature-gates"):
         found = with_gates(text, usual, release)
-    except GateError as error:
-        raise click.BadParameter(str(error), param_hint="--feature-gates") from error
     if names := ignored(text):
         echo(f"feature gates without effect in dralab: {', '.join(names)}", err=True)
     return found
@@ -132,8 +130,18 @@ def duration_of(text: str, option: str) -> int:
         ) from None
 
 
-def run_until_told(manager: "Manager", engine: "LiveEngine", name: str) -> None:
-    """Run a manager until Ctrl-C or SIGTERM; print `ready: NAME` once its caches have synced."""
+def run_until_told(
+    manager: "Manager",
+    engine: "LiveEngine",
+    name: str,
+    *,
+    first: Sequence[Callable[[], object]] = (),
+    last: Sequence[Callable[[], object]] = (),
+) -> None:
+    """Run a manager until Ctrl-C or SIGTERM; print `ready: NAME` once its caches have synced.
+
+    Then it is stopped with its engine, and what is to stop before and after them.
+    """
     from dralab.runtime.garbage import collect_rarely
 
     def ready() -> None:
@@ -144,6 +152,10 @@ def run_until_told(manager: "Manager", engine: "LiveEngine", name: str) -> None:
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())
-    manager.start()
-    engine.start()
-    over.wait()
+    try:
+        manager.start()
+        engine.start()
+        over.wait()
+    finally:
+        for stop in (*first, manager.stop, engine.stop, *last):
+            stop()

@@ -12,7 +12,7 @@ import click
 from dralab.cli._logs import LogFormatter
 from dralab.cli._options import FILE, opt, options_of
 from dralab.cli._terminal import echo
-from dralab.cli.errors import UnusableInput
+from dralab.cli.errors import UnusableInput, refusing
 
 if TYPE_CHECKING:
     from dralab.runtime.kubeconfig import ClusterAccess
@@ -44,10 +44,8 @@ class ClusterConnection:
         server = self.server.rstrip("/")
         if self.kubeconfig is None:
             return ClusterAccess(server=server)
-        try:
+        with refusing(KubeconfigError, kind=click.UsageError):
             access = read(self.kubeconfig, self.context)
-        except KubeconfigError as error:
-            raise click.UsageError(str(error)) from error
         return replace(access, server=server) if server else access
 
     def client(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from dralab.cli._serving import range_of
+from dralab.cli.errors import refusing
 
 if TYPE_CHECKING:
     from dralab.components.nodes import NodeOptions
@@ -35,10 +36,8 @@ def cluster_network(
 
     if not namespaces:
         raise click.BadParameter("needs --runtime process and --mount-namespaces", param_hint=HINT)
-    try:
+    with refusing(RangeError, option=HINT):
         found = ClusterRange.parse(cidr)
-    except RangeError as error:
-        raise click.BadParameter(str(error), param_hint=HINT) from error
     of_services = ipaddress.IPv4Network(range_of(services))
     if found.network.overlaps(of_services):
         raise click.BadParameter(
@@ -74,10 +73,8 @@ def pod_network(network: "ClusterNetwork | None") -> Iterator[tuple[str, str]]:
     from dralab.node.network.cluster_network import NetworkUnavailable
     from dralab.node.network.sandbox import SandboxError
 
-    try:
+    with refusing(NetworkUnavailable):
         network.start()
-    except NetworkUnavailable as error:
-        raise UnusableInput(str(error)) from error
     try:
         yield network.machine, network.interface
     except SandboxError as error:
@@ -87,7 +84,5 @@ def pod_network(network: "ClusterNetwork | None") -> Iterator[tuple[str, str]]:
 
 
 def _address(text: str) -> str:
-    try:
+    with refusing(ValueError, option="--cluster-dns"):
         return str(ipaddress.IPv4Address(text)) if text else ""
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--cluster-dns") from error

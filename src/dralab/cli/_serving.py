@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from dralab.cli._options import EXISTING, opt
-from dralab.cli.errors import UnusableInput
+from dralab.cli.errors import UnusableInput, refusing
 
 if TYPE_CHECKING:
     from dralab.apiserver.access.audit.policy import AuditPolicy
@@ -65,10 +65,8 @@ def switches_of(text: str, release: str = "") -> dict[str, bool]:
 
     if not text:
         return {}
-    try:
+    with refusing(RuntimeConfigError, option="--runtime-config"):
         return parse(text, release)
-    except RuntimeConfigError as error:
-        raise click.BadParameter(str(error), param_hint="--runtime-config") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +105,8 @@ class AuditFlags:
             raise click.UsageError("--audit-policy-file needs --audit-log-path, where records go")
         from dralab.apiserver.access.audit.policy import AuditPolicy, PolicyError
 
-        try:
+        with refusing(PolicyError):
             policy = AuditPolicy.read_file(self.audit_policy_file)
-        except PolicyError as error:
-            raise UnusableInput(str(error)) from error
         return partial(self._opened, policy)
 
     def _opened(self, policy: "AuditPolicy") -> "AuditSettings":

@@ -21,7 +21,7 @@ from dralab.cli._help import EverydayCommand
 from dralab.cli._options import ANY_PATH, EXISTING, FILE, opt, options, options_of
 from dralab.cli._serving import SERVICES, AuditFlags, files_of, listening_on, range_of, switches_of
 from dralab.cli._terminal import echo
-from dralab.cli.errors import UnusableInput
+from dralab.cli.errors import UnusableInput, refusing
 from dralab.kernel.clock import SECOND
 from dralab.kernel.extras import require
 from dralab.runtime.garbage import collect_rarely
@@ -214,7 +214,7 @@ def serve(
         kubeconfig = Path(place) / "kubeconfig"
     _raise_limits()
     edge = _edge_with_page if page else None
-    try:
+    with refusing(StorageUnavailable, ServingError, UnusableSetting, SnapshotError):
         try:
             cluster = Cluster(options, components=components, edge=edge, snapshot=snapshot)
             _run(_serve(cluster, kubeconfig, begin))
@@ -226,8 +226,6 @@ def serve(
             free = replace(options, port=0)
             cluster = Cluster(free, components=components, edge=edge, snapshot=snapshot)
             _run(_serve(cluster, kubeconfig, begin))
-    except (StorageUnavailable, ServingError, UnusableSetting, SnapshotError) as error:
-        raise UnusableInput(str(error)) from error
 
 
 EVERYDAY = (
@@ -381,10 +379,8 @@ def _modes(text: str | None, *, tls: bool) -> tuple[str, ...]:
 
     if text is None:
         return parse_modes(MODES) if tls else ()
-    try:
+    with refusing(ModeError, option="--authorization-mode"):
         found = parse_modes(text)
-    except ModeError as error:
-        raise click.BadParameter(str(error), param_hint="--authorization-mode") from error
     if not tls and found != ("AlwaysAllow",):
         raise click.UsageError(
             "--authorization-mode needs TLS: with --plain every client is the administrator. Omit "
@@ -426,10 +422,8 @@ def _etcd(text: str, given: dict[str, str]) -> "EtcdAddress | None":
     require("etcd", "--store")
     from dralab.apiserver.storage.etcd.address import AddressError, EtcdAddress
 
-    try:
+    with refusing(AddressError, option="--store"):
         address = EtcdAddress.read(text, **given)
-    except AddressError as error:
-        raise click.BadParameter(str(error), param_hint="--store") from error
     if not address.secure and not all(map(_is_near, address.endpoints)):
         note(
             "the connection to etcd has no TLS: anyone who can read the network traffic sees "

@@ -11,7 +11,7 @@ from dralab.api.yaml_documents import YamlError, single
 from dralab.cli._options import arg, opt, options
 from dralab.cli._own_generation import named
 from dralab.cli._terminal import echo
-from dralab.cli.errors import UnusableInput
+from dralab.cli.errors import UnusableInput, refusing
 from dralab.cli.generations import API_NAMES, stdin
 from dralab.files.reading import read
 from dralab.files.sources import STDIN
@@ -54,10 +54,8 @@ def cel(
         raise UnusableInput(f"{place}: {error.message}") from None
     if items is not None and (problem := _problem(api, items, driver)):
         raise UnusableInput(f"{attributes}: {problem}")
-    try:
+    with refusing(ValueError, kind=click.UsageError):
         answer = EVALUATORS[api](expression, items, driver, strict)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
     echo("true" if answer else "false")
     sys.exit(0 if answer else 1)
 

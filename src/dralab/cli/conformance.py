@@ -10,7 +10,7 @@ import click
 
 from dralab.cli._options import EXISTING, arg, opt, options
 from dralab.cli._terminal import echo
-from dralab.cli.errors import UnusableInput
+from dralab.cli.errors import UnusableInput, refusing
 from dralab.cli.main import LazyGroup
 from dralab.files.reading import read
 from dralab.files.sources import MAX_BYTES
@@ -104,10 +104,8 @@ def apiserver(
         cases = cases_of(_content(file))
     except (ValueError, RecordingError) as error:
         raise click.UsageError(f"{file}: {error}") from None
-    try:
+    with refusing(ValueError, kind=click.UsageError):
         sender: Sender = InProcess() if server is None else OverHttp(server, insecure=insecure)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
     counts = {"passed": 0, "failed": 0, "different on purpose": 0}
     try:
         for each in Replay(sender, token=token).run(cases):

@@ -74,9 +74,4 @@ def controllers(
     )
     for parts in older_parts.served(kinds):
         parts.control(manager, without=left_out)
-    try:
-        run_until_told(manager, engine, "controllers")
-    finally:
-        manager.stop()
-        engine.stop()
-        client.close()
+    run_until_told(manager, engine, "controllers", last=[client.close])

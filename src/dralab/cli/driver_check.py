@@ -18,7 +18,7 @@ from dralab.cli._connection import ClusterConnection, optional_cluster
 from dralab.cli._options import FILE, FOLDER, arg, opt, options
 from dralab.cli._output import echo_json, echo_table, formats
 from dralab.cli._terminal import echo, echo_json_text
-from dralab.cli.errors import UnusableInput
+from dralab.cli.errors import UnusableInput, refusing
 from dralab.files.reading import read
 from dralab.kernel.extras import require
 
@@ -215,11 +215,9 @@ def _chosen(only: Sequence[str], skip: Sequence[str]) -> "list[Check]":
     from dralab.drivercheck.catalog import selected
     from dralab.drivercheck.groups import CHECKS
 
-    try:
+    with refusing(ValueError, kind=click.UsageError):
         left_out = {check.id for check in selected(CHECKS, skip)} if skip else set()
         found = [check for check in selected(CHECKS, only) if check.id not in left_out]
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
     if not found:
         raise click.UsageError("--only and --skip leave no check")
     return found

@@ -132,12 +132,7 @@ def controller(
     engine = LiveEngine(name="controller")
     manager = Manager(engine, client, Randomness.from_system())
     ClassicController(manager, namespace=namespace)
-    try:
-        run_until_told(manager, engine, "controller")
-    finally:
-        manager.stop()
-        engine.stop()
-        client.close()
+    run_until_told(manager, engine, "controller", last=[client.close])
 
 
 @group.command("set-nas-status")
@@ -220,11 +215,6 @@ def plugin(
     engine = LiveEngine(name="driver")
     manager = Manager(engine, client, Randomness.from_system())
     AllocationStates(manager, only=node).plugins[node] = found
-    try:
-        run_until_told(manager, engine, found.driver)
-    finally:
-        server.stop()
-        found.stop()
-        manager.stop()
-        engine.stop()
-        client.close()
+    run_until_told(
+        manager, engine, found.driver, first=[server.stop, found.stop], last=[client.close]
+    )

@@ -16,7 +16,7 @@ from dralab.cli._connection import ClusterConnection, cluster_options
 from dralab.cli._options import arg, opt, options
 from dralab.cli._terminal import echo
 from dralab.cli.apiserver import note
-from dralab.cli.errors import UnusableInput
+from dralab.cli.errors import refusing
 from dralab.kernel.extras import require
 
 if TYPE_CHECKING:
@@ -79,13 +79,11 @@ def run(
         echo(described())
         return
     require("grpc", "dralab driver run")
-    try:
+    with refusing(ValueError, option="--fault"):
         faults = [parse(text) for text in fault_texts]
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--fault") from error
     driver = _driver(name, node_name)
     client = connection.client(patient=True)
-    try:
+    with refusing(SocketError, OSError):
         checkpoint = DriverFileCheckpoint(root / "plugins" / driver.name / "checkpoint.json")
         hosted = HostedPlugin(driver, client, FileDirectory(cdi_root), checkpoint)
         plugin = FaultyPlugin(hosted, _Process(), faults) if faults else hosted
@@ -98,8 +96,6 @@ def run(
             else "registered with the kubelet"
         )
         server.start()
-    except (SocketError, OSError) as error:
-        raise UnusableInput(str(error)) from error
     engine = LiveEngine(name="driver")
     manager = Manager(engine, client, Randomness.from_system())
     publisher = SlicePublisher(
@@ -114,13 +110,7 @@ def run(
         manager.every(int(fault.seconds * SECOND), _to_slices(publisher, driver, fault.kind))
     # The queue retries what a server that is still starting refuses.
     manager.queue("driver", begin).add(None)
-    try:
-        run_until_told(manager, engine, driver.name)
-    finally:
-        server.stop()
-        manager.stop()
-        engine.stop()
-        client.close()
+    run_until_told(manager, engine, driver.name, first=[server.stop], last=[client.close])
 
 
 class _Process:

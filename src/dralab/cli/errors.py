@@ -5,6 +5,9 @@ option (click's UsageError), a bad file, a server that does not answer, an extra
 installed.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
 
@@ -12,3 +15,18 @@ class UnusableInput(click.ClickException):
     """The input of a command cannot be used; nothing was done."""
 
     exit_code = 2
+
+
+@contextmanager
+def refusing(
+    *errors: type[Exception],
+    option: str = "",
+    kind: type[click.ClickException] = UnusableInput,
+) -> Iterator[None]:
+    """Let a command fail in one line where one of these errors is raised; it may be an option's."""
+    try:
+        yield
+    except errors as error:
+        if option:
+            raise click.BadParameter(str(error), param_hint=option) from error
+        raise kind(str(error)) from error

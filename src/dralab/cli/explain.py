@@ -14,6 +14,7 @@ from dralab.cli._options import arg, opt, options
 from dralab.cli._output import echo_json, formats
 from dralab.cli._own_generation import generation_option
 from dralab.cli._terminal import echo
+from dralab.cli.errors import refusing
 from dralab.cli.generations import READABLE
 from dralab.explanation.answers import NoResult, already_allocated, answers
 from dralab.explanation.codes import CODES, code_text
@@ -76,10 +77,8 @@ def explain(
         asked = [each for each in asked if each.namespace == namespace]
     if not asked:
         nothing_asked(source)
-    try:
+    with refusing(NoResult, kind=click.ClickException):
         told = list(answers(cluster, pending, asked, node=node, spots=spots, every_node=every_node))
-    except NoResult as error:
-        raise click.ClickException(str(error)) from error
     _print(told, output)
     sys.exit(0 if all(each["fits"] for each in told) else 1)
 

@@ -10,7 +10,7 @@ from dralab.cli._options import FOLDER, arg, opt, options
 from dralab.cli._output import echo_objects, formats
 from dralab.cli._taints import device_taint, node_taint
 from dralab.cli._terminal import echo
-from dralab.cli.errors import UnusableInput
+from dralab.cli.errors import UnusableInput, refusing
 from dralab.fleet import rendering, shapes
 from dralab.fleet.model import SampleFleet
 from dralab.values.names import label_value_problems, qualified_problems
@@ -56,10 +56,8 @@ def generate(
         raise click.UsageError(f"--api {api} has no device taints: use --api v1")
     # A k8srm node of that shape has one card, an evolution node eight, as in their own generators.
     cards = gpus or (1 if api == "k8srm" else 8)
-    try:
+    with refusing(ValueError, kind=click.UsageError):
         sample = shapes.sample(shape, nodes=nodes, seed=seed, gpus=cards)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
     if api == "evolution" and not all(pool.node for pool in sample.pools):
         raise click.UsageError(
             f"--api evolution supports only pools of one node, and shape {shape} has pools of "

@@ -25,7 +25,7 @@ from dralab.cli._connection import ClusterConnection, cluster_options
 from dralab.cli._options import FILE, FOLDER, opt, options
 from dralab.cli._output import echo_table
 from dralab.cli._terminal import echo
-from dralab.cli.errors import UnusableInput
+from dralab.cli.errors import UnusableInput, refusing
 from dralab.files.reading import read_own
 from dralab.kernel.extras import require
 
@@ -134,15 +134,13 @@ def node(
     logs = RuntimeWithLogFiles(containers, root / "logs")
     kubelets = Kubelets(manager, logs, only=name, version=version_of(release))
     manager.caches.when_synced(lambda: logs.forget_all_but({uid_of(p) for p in kubelets.pods}))
-    try:
+    with refusing(CheckpointError, ServingError):
         kubelet = kubelets.add_node(
             NodeSpec(name=name),
             directories=[FileDirectory(path) for path in directories],
             checkpoint=NodeFileCheckpoint(root / "dra_manager_state"),
         )
         endpoint = EndpointServer(kubelets, name, root / "pki", host, port)
-    except (CheckpointError, ServingError) as error:
-        raise UnusableInput(str(error)) from error
     nodes.equip(kubelet, features)
     kubelet.serve(endpoint)
     kubelet.paths = paths if namespaces else NodePaths()
@@ -152,18 +150,14 @@ def node(
     sockets: list[Any] = []
     # Only now: what wakes the node's pods for a driver must exist before the driver registers.
     kubelets.on_node = lambda _: nodes.listen(kubelet, root, sockets, nri_socket)
-    try:
-        run_until_told(manager, engine, name)
-    finally:
-        for each in sockets:
-            each.stop()
-        manager.stop()
-        engine.stop()
+    run_until_told(
+        manager,
+        engine,
+        name,
+        first=[lambda: [each.stop() for each in sockets]],
         # From here on nothing restarts containers that end.
-        processes.stop()
-        kubelets.stop()
-        endpoint.stop()
-        client.close()
+        last=[processes.stop, kubelets.stop, endpoint.stop, client.close],
+    )
 
 
 def cdi_directories(given: Sequence[Path], own: Sequence[Path] = ()) -> list[Path]:
@@ -179,10 +173,8 @@ def cdi_directories(given: Sequence[Path], own: Sequence[Path] = ()) -> list[Pat
 def _commands(images: tuple[str, ...], runtime: str) -> dict[str, list[str]]:
     from dralab.node.images import ImageMapError, image_map
 
-    try:
+    with refusing(ImageMapError, option="--image-map"):
         commands = image_map(images)
-    except ImageMapError as error:
-        raise click.BadParameter(str(error), param_hint="--image-map") from error
     if images and runtime != "process":
         raise click.BadParameter("--image-map needs --runtime process", param_hint="--image-map")
     return commands

@@ -19,6 +19,7 @@ from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._options import EXISTING, opt, options
 from dralab.cli._output import echo_json, echo_table, formats
 from dralab.cli._terminal import echo
+from dralab.cli.errors import refusing
 from dralab.files.reading import read
 from dralab.scheduling.model import ClusterModel
 
@@ -78,10 +79,8 @@ def plan(
         found = nodes_that_can_go(model, MoveCosts(model).refused)
         _tell_removable(found, output)
         sys.exit(0 if found.nodes else 1)
-    try:
+    with refusing(UnknownName, kind=click.UsageError):
         planned = answer(model, prices, budget)
-    except UnknownName as error:
-        raise click.UsageError(str(error)) from None
     if output == "json":
         echo_json(structured_plan(planned))
     else:

@@ -11,7 +11,7 @@ from dralab.cli._components import release_of
 from dralab.cli._options import ANY_PATH, EXISTING, FOLDER, arg, opt, options
 from dralab.cli._terminal import echo
 from dralab.cli.apiserver import default_data, note
-from dralab.cli.errors import UnusableInput
+from dralab.cli.errors import UnusableInput, refusing
 from dralab.cli.main import LazyGroup
 
 if TYPE_CHECKING:
@@ -52,10 +52,8 @@ def check(*, data: Path | None = DATA) -> None:
     from dralab.apiserver.storage.inspection import check as problems_of
 
     place = data or default_data()
-    try:
+    with refusing(StorageUnavailable):
         found = problems_of(place)
-    except StorageUnavailable as error:
-        raise UnusableInput(str(error)) from error
     for problem in found:
         echo(problem)
     if found:
@@ -78,10 +76,8 @@ def repair(*, data: Path | None = DATA) -> None:
     from dralab.apiserver.storage.inspection import repair as repair_store
 
     place = data or default_data()
-    try:
+    with refusing(StorageUnavailable):
         found = repair_store(place)
-    except StorageUnavailable as error:
-        raise UnusableInput(str(error)) from error
     for key in found.lost:
         echo("/".join(part for part in key if part))
     if found.unknown:
@@ -178,10 +174,8 @@ def migrate(
     place = data or default_data()
     if not place.exists():
         raise UnusableInput(f"there is no store in {place}")
-    try:
+    with refusing(StorageUnavailable):
         store = open_store(place)
-    except StorageUnavailable as error:
-        raise UnusableInput(str(error)) from error
     try:
         counts = Counter(_told(each) for each in _found(store, release, apply=apply))
     finally:

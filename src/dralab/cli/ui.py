@@ -14,7 +14,7 @@ from dralab.cli._inventory import InventorySource, default_inventory_options
 from dralab.cli._older import as_today, older_generation
 from dralab.cli._options import arg, opt, options
 from dralab.cli._terminal import echo
-from dralab.cli.errors import UnusableInput
+from dralab.cli.errors import UnusableInput, refusing
 
 if TYPE_CHECKING:
     from dralab.web.routes import PageAnswers
@@ -55,11 +55,8 @@ def ui(
     from dralab.apiserver.http.connections.serving import ServingError
 
     desk = _desk(source, path)
-    with contextlib.suppress(KeyboardInterrupt):
-        try:
-            asyncio.run(_serve(desk, port))
-        except ServingError as error:
-            raise UnusableInput(str(error)) from error
+    with contextlib.suppress(KeyboardInterrupt), refusing(ServingError):
+        asyncio.run(_serve(desk, port))
 
 
 def _desk(source: InventorySource, path: Path | None) -> "PageAnswers":

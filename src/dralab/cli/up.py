@@ -18,6 +18,7 @@ from dralab.cli._help import EverydayCommand
 from dralab.cli._options import FILE, FOLDER, opt, options, options_of
 from dralab.cli._pod_network import check_room, cluster_network, pod_network
 from dralab.cli.apiserver import note, serve
+from dralab.cli.errors import refusing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,13 +137,11 @@ def up(
         _check_system_pods(wanted)
     left_out = [name.strip() for name in without.split(",") if name.strip()]
     profiles = _profiles(profile)
-    try:
+    with refusing(ValueError, option="--without"):
         running = ControlPlane(
             without=left_out,
             load_balancers=_network(load_balancers) if load_balancers else None,
         )
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--without") from error
     _tell_without_today(profiles, drivers)
     components: list[Component] = [running]
     if wanted and "nodes" not in left_out:
@@ -180,10 +179,8 @@ def _profiles(text: str) -> "Sequence[str]":
     """Return the profiles of an option. BadParameter."""
     from dralab.components.profiles import ProfileError, checked
 
-    try:
+    with refusing(ProfileError, option="--profile"):
         return checked([name.strip() for name in text.split(",") if name.strip()])
-    except ProfileError as error:
-        raise click.BadParameter(str(error), param_hint="--profile") from error
 
 
 def _tell_without_today(profiles: "Sequence[str]", drivers: "Sequence[str]") -> None:
@@ -252,10 +249,8 @@ def _commands(images: tuple[str, ...]) -> "Mapping[str, Sequence[str]]":
     """Return the programs for images. BadParameter."""
     from dralab.node.images import ImageMapError, image_map
 
-    try:
+    with refusing(ImageMapError, option="--image-map"):
         return image_map(images)
-    except ImageMapError as error:
-        raise click.BadParameter(str(error), param_hint="--image-map") from error
 
 
 def _check_namespaces(runtime: str, root: Path | None) -> None:

@@ -27,6 +27,7 @@ from dralab.cli._options import opt, options
 from dralab.cli._output import echo_json, echo_table, formats, refuse
 from dralab.cli._taints import node_taint
 from dralab.cli._terminal import echo
+from dralab.cli.errors import refusing
 from dralab.objects.metadata import NamespacedName
 from dralab.scheduling.model import ClusterModel
 
@@ -101,10 +102,8 @@ def what_if(
         read = objects.manifests(patch)
         refuse(read.problems)
         other = ClusterModel(patched(found, [item.object for item in read.objects]))
-    try:
+    with refusing(UnknownName, kind=click.UsageError):
         result = answer(model, changes, other)
-    except UnknownName as error:
-        raise click.UsageError(str(error)) from None
     if output == "json":
         echo_json(structured_what_if(result))
     else:

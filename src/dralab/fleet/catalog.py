@@ -10,6 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+TOTALS: Final = (
+    "multiprocessors", "copy-engines", "decoders", "encoders", "jpeg-engines", "ofa-engines",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigProfile:
@@ -111,6 +115,11 @@ def _profiles(
     )
 
 
+def _totals(*amounts: int) -> dict[str, int]:
+    """Return the totals of a card: multiprocessors, engines to copy, decode, encode, JPEG, OFA."""
+    return dict(zip(TOTALS, amounts, strict=True))
+
+
 A100: Final = GpuModel(
     product="A100-SXM4-40GB",
     architecture="Ampere",
@@ -118,14 +127,7 @@ A100: Final = GpuModel(
     driver_version="550.54.15",
     cuda_version="12.4.0",
     memory="40Gi",
-    totals={
-        "multiprocessors": 98,
-        "copy-engines": 7,
-        "decoders": 5,
-        "encoders": 0,
-        "jpeg-engines": 1,
-        "ofa-engines": 1,
-    },
+    totals=_totals(98, 7, 5, 0, 1, 1),
     profiles=_profiles(
         ("1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb", "1g.5gb+me", "1g.10gb"),
         ("4864Mi", "9856Mi", "19968Mi", "40192Mi"),
@@ -142,14 +144,7 @@ L40S: Final = GpuModel(
     driver_version="570.86.15",
     cuda_version="12.8.0",
     memory="48Gi",
-    totals={
-        "multiprocessors": 142,
-        "copy-engines": 2,
-        "decoders": 3,
-        "encoders": 3,
-        "jpeg-engines": 4,
-        "ofa-engines": 1,
-    },
+    totals=_totals(142, 2, 3, 3, 4, 1),
 )
 H100: Final = GpuModel(
     product="H100-SXM5-80GB",
@@ -158,14 +153,7 @@ H100: Final = GpuModel(
     driver_version="570.86.15",
     cuda_version="12.8.0",
     memory="80Gi",
-    totals={
-        "multiprocessors": 132,
-        "copy-engines": 8,
-        "decoders": 7,
-        "encoders": 0,
-        "jpeg-engines": 7,
-        "ofa-engines": 1,
-    },
+    totals=_totals(132, 8, 7, 0, 7, 1),
     profiles=_profiles(
         ("1g.10gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb", "1g.10gb+me", "1g.20gb"),
         ("9856Mi", "19968Mi", "40192Mi", "80384Mi"),
@@ -181,14 +169,7 @@ B200: Final = GpuModel(
     driver_version="580.65.6",
     cuda_version="13.0.0",
     memory="180Gi",
-    totals={
-        "multiprocessors": 148,
-        "copy-engines": 8,
-        "decoders": 7,
-        "encoders": 0,
-        "jpeg-engines": 7,
-        "ofa-engines": 1,
-    },
+    totals=_totals(148, 8, 7, 0, 7, 1),
     profiles=_profiles(
         ("1g.23gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb", "1g.23gb+me", "1g.45gb"),
         ("22144Mi", "44544Mi", "90112Mi", "182272Mi"),
