@@ -134,11 +134,12 @@ def test_a_gated_pod_is_not_tried_until_its_gates_go(queue):
 def test_after_five_minutes_a_pod_is_tried_whatever_it_awaits(queue, clock):
     queue.add_pod(info("p"))
     queue.add_unschedulable(queue.pop(), ClusterChange.NODE)
+    assert queue.overdue_at() == 300 * SECOND
     clock.advance(299 * SECOND)
     assert queue.wake_overdue() == 0
     clock.advance(1 * SECOND)
     assert queue.wake_overdue() == 1
-    assert popped(queue) == "p"
+    assert (queue.overdue_at(), popped(queue)) == (None, "p")
 
 
 def test_a_removed_pod_is_forgotten_wherever_it_waited(queue):
@@ -286,7 +287,7 @@ class PlainQueue:
     def wake_overdue(self):
         moved = 0
         for kind in dict.fromkeys(one["kind"] for one in self._at("unschedulable")):
-            if self.now() - self._first(kind)["failed"] >= 300 * SECOND:
+            if self.now() - self.failures[kind][1] >= 300 * SECOND:
                 moved += self._wake(kind)
         return moved
 

@@ -23,7 +23,9 @@ FIRST_BACKOFF: Final = 1 * SECOND
 LONGEST_BACKOFF: Final = 10 * SECOND
 # Back-offs end at multiples of this, and those that end together go by the order of the queue.
 WINDOW: Final = 1 * SECOND
+# Pods that have waited for so long are looked for once in a period.
 FORGOTTEN_AFTER: Final = 300 * SECOND
+FLUSH_PERIOD: Final = 30 * SECOND
 
 
 @dataclass(slots=True)
@@ -226,12 +228,19 @@ class SchedulingQueue:
 
     def wake_overdue(self) -> int:
         """Let pods be retried that have waited for long, whatever they await."""
-        now, moved = self._now(), 0
+        before, moved = self._now() - FORGOTTEN_AFTER, 0
         for kind in list(self._failed):
-            first = self._first_of(kind)
-            if first is not None and now - first.failed_at >= FORGOTTEN_AFTER:
+            if self._failures[kind].when <= before:
                 moved += self._wake_first(kind)
         return moved
+
+    def overdue_at(self) -> int | None:
+        """Return when the next pod will have waited for long; None if none waits."""
+        failures = (
+            self._failures[kind].when for kind in list(self._failed) if self._first_of(kind)
+        )
+        first = min(failures, default=None)
+        return None if first is None else first + FORGOTTEN_AFTER
 
     def _first_of(self, kind: Hashable) -> QueuedPod | None:
         item = self._first(self._failed.get(kind, []))

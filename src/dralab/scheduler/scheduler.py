@@ -31,7 +31,7 @@ from dralab.scheduler.binder import Binder
 from dralab.scheduler.cluster_events import ClusterEvents
 from dralab.scheduler.own_gates import OwnGates
 from dralab.scheduler.pod_reports import PodReports
-from dralab.scheduler.queue import QueuedPod, SchedulingQueue
+from dralab.scheduler.queue import FLUSH_PERIOD, QueuedPod, SchedulingQueue
 from dralab.scheduler.waiting_pods import WaitingPods
 from dralab.scheduling.cycle import ranked, schedule
 from dralab.scheduling.demands import DemandReader
@@ -46,7 +46,6 @@ from dralab.values.json_types import JsonDict
 
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 EARLY: Final = SECOND  # a pod's claims may come so much later than the pod
-FLUSH_PERIOD: Final = 30 * SECOND
 
 Explain = Callable[[Refusal, ClusterState], str]
 

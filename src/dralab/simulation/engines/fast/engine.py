@@ -21,7 +21,7 @@ from dralab.objects.pod_groups import POD_GROUP, least_of
 from dralab.objects.taints import leaves_at, taints_of
 from dralab.runtime.resources import POD_GROUPS
 from dralab.scheduler.attempts import Attempts
-from dralab.scheduler.queue import QueuedPod, SchedulingQueue
+from dralab.scheduler.queue import FLUSH_PERIOD, QueuedPod, SchedulingQueue
 from dralab.scheduler.waiting_pods import WaitingPods
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import ClusterChange
@@ -41,7 +41,8 @@ from dralab.simulation.scenario.manifests import Arrival
 from dralab.values.json_types import JsonDict, JsonObject
 
 # A whole cluster needs so long before its run begins; times of day decide where seconds end.
-BEGIN: Final = from_rfc3339(CLUSTER_BEGINS) + MOMENT + SECOND
+STARTED: Final = from_rfc3339(CLUSTER_BEGINS)
+BEGIN: Final = STARTED + MOMENT + SECOND
 GATE: Final = ("simulation.dralab.dev/quota",)
 Taint = tuple[str, str, str]
 
@@ -90,6 +91,7 @@ class FastSimulation:
         self._since: dict[str, dict[Taint, int]] = {}
         self._rules = 0
         self._woken = False
+        self._flush = _next_flush(BEGIN)
         self.agenda.methods |= {"silence": self._fall_silent, "leave": self._time_to_leave}
         # Of one instant, objects come before the pods that may name them.
         for arrival in arrivals:
@@ -141,8 +143,8 @@ class FastSimulation:
         """Run to the end; False: `stop` asked to leave off earlier, or so many steps are done."""
         events, lives, tasks = self.events, self.lives, self.tasks
         until = None if self.how.until is None else BEGIN + self.how.until
-        last = events.now()
-        while (when := events.next_time()) is not None:
+        last: int = events.now()
+        while (when := self._next_time()) is not None:
             if when != last:
                 self._sample(last)
                 last = when
@@ -164,6 +166,26 @@ class FastSimulation:
                     return False
         self._sample(events.now())
         return True
+
+    def _next_time(self) -> int | None:
+        """Return when the next event is; before it, pods that have waited for long are retried.
+
+        As the live scheduler looks for them each period; when nothing else is to come, no more.
+        """
+        when: int | None = self.events.next_time()
+        if when is None or when < self._flush:
+            return when
+        due = self.queue.overdue_at()
+        if due is not None and (due := max(self._flush, _next_flush(due))) <= when:
+            self._flush = due + FLUSH_PERIOD
+            self.events.at(due, self._wake_overdue)
+            return due
+        self._flush = _next_flush(when + 1)
+        return when
+
+    def _wake_overdue(self) -> None:
+        if self.queue.wake_overdue():
+            self.wake()
 
     @property
     def finished(self) -> bool:
@@ -474,6 +496,11 @@ class FastSimulation:
         same = (taint["key"], taint["effect"])
         others = [t for t in self._taints(fault.node) if (t["key"], t["effect"]) != same]
         self._retaint(fault.node, [*others, taint] if add else others)
+
+
+def _next_flush(when: int) -> int:
+    """Return the first time from then on at which a live scheduler looks for pods that wait."""
+    return when + (STARTED - when) % FLUSH_PERIOD
 
 
 def _identity(taint: JsonObject) -> Taint:
