@@ -223,7 +223,6 @@ class PodLives(Generic[Task]):
 
     def resume(self, task: Task) -> None:
         """Let a pod that was stopped begin its life on its node once more."""
-        task.lost = False
         self._live(task, 0)
 
     def _count_loss(self, task: Task) -> None:

@@ -70,8 +70,8 @@ class TaskRecord:
         self.lost = False
 
     def start(self, now: int) -> None:
-        """Record its start."""
-        self.state, self.started = "Running", now
+        """Record its start; a run that was lost has begun anew."""
+        self.state, self.started, self.reason, self.lost = "Running", now, "", False
 
     def end(self, now: int, *, failed: bool) -> None:
         """Record its end; its resources are given back later."""

@@ -353,7 +353,7 @@ class ClusterRun:
         if task.gone:
             return
         task.gone = True
-        if task.bound is not None and not task.reason:
+        if task.bound is not None and not task.lost:
             self.tasks.evict(task)
         self._free(task)
         if task.pod.owner:
@@ -387,7 +387,7 @@ class ClusterRun:
         for task in self.tasks.by_uid.values():
             if task.node == name and task.bound is not None and not task.is_over and not task.gone:
                 self.tasks.evict(task)
-                task.ended = None
+                task.ended, task.lost = None, True
                 if not task.pod.owner:
                     # It may start again on the same node; a controller's pod is replaced.
                     task.state, task.started = "Bound", None
