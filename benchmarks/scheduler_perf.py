@@ -79,8 +79,9 @@ TABLE = (
     "ExtendedResource/fast",
     "*ExtendedResource*/2000pods_200nodes",
 )
-# Numbers that are changed in upstream's files, for both sides. Upstream looks at every pool for each
-# node and pod: with 2,000 pools it does not end in its 30 minutes. Ten pods are too few for a rate.
+# Numbers that are changed in upstream's files, for both sides. Upstream looks at every pool for
+# each node and pod: with 2,000 pools it does not end in its 30 minutes. Ten pods are too few for
+# a rate.
 CHANGED: Mapping[str, Mapping[str, int]] = {
     "ConsumableCapacity/2000pods_100nodes": {
         "nodesWithDRA": 20,
