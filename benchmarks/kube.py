@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from http import HTTPStatus
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
@@ -25,7 +26,7 @@ START = 120  # seconds
 class KubeApiserver:
     """A kube-apiserver process on an etcd, ready when it is made."""
 
-    def __init__(self, program: str, place: Path, etcd: str) -> None:
+    def __init__(self, program: str, place: Path, etcd: str, *, more: Sequence[str] = ()) -> None:
         place.mkdir(parents=True)
         key = ec.generate_private_key(ec.SECP256R1())
         signing = place / "sa.key"
@@ -46,7 +47,7 @@ class KubeApiserver:
                 f"--service-account-key-file={signing}",
                 f"--service-account-signing-key-file={signing}",
                 "--service-cluster-ip-range=10.0.0.0/24",
-                "--disable-admission-plugins=ServiceAccount",
+                "--disable-admission-plugins=ServiceAccount", *more,
             ],
             stdout=self._log, stderr=subprocess.STDOUT,
         )  # fmt: skip
@@ -85,9 +86,14 @@ class KubeApiserver:
         self._log.close()
 
 
-def program() -> str | None:
-    """Return the kube-apiserver that DRALAB_KUBE_APISERVER names, or the one on the PATH."""
-    return os.environ.get("DRALAB_KUBE_APISERVER") or shutil.which("kube-apiserver")
+def program(release: str = "") -> str | None:
+    """Return the kube-apiserver that a variable names, or the one on the PATH; of a release or any.
+
+    The variables are DRALAB_KUBE_APISERVER and, for instance, DRALAB_KUBE_APISERVER_1_37.
+    """
+    suffix = release and f"_{release.replace('.', '_')}"
+    found = os.environ.get(f"DRALAB_KUBE_APISERVER{suffix}")
+    return found or shutil.which("kube-apiserver" + (release and f"-{release}"))
 
 
 def free_port() -> int:

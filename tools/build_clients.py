@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 VERSION = "1.36.2"
+NEWEST = "1.37.2"
 STAGED = f"v0.{VERSION.partition('.')[2]}"
 TESTS = Path(__file__).parents[1] / "tests/conformance"
 MAIN = """package main
@@ -63,6 +64,19 @@ PROGRAMS = {
         "k8s.io/kubernetes/cmd/kube-controller-manager/app",
         "app.NewControllerManagerCommand()",
         f"k8s.io/kubernetes v{VERSION}",
+    ),
+    # To be held against releases that these emulate.
+    "kube-apiserver-1.37": (
+        "DRALAB_KUBE_APISERVER_1_37",
+        "k8s.io/kubernetes/cmd/kube-apiserver/app",
+        "app.NewAPIServerCommand()",
+        f"k8s.io/kubernetes v{NEWEST}",
+    ),
+    "kube-scheduler-1.37": (
+        "DRALAB_KUBE_SCHEDULER_1_37",
+        "k8s.io/kubernetes/cmd/kube-scheduler/app",
+        "app.NewSchedulerCommand()",
+        f"k8s.io/kubernetes v{NEWEST}",
     ),
 }
 # Commands that are built as their module has them: (variable, package, module).
@@ -291,7 +305,8 @@ def _build(name: str, source: Path, target: Path) -> None:
     main = MAIN.format(package=package, call=call) if call else own.read_text()
     (source / "main.go").write_text(main)
     _go(source, "mod", "tidy")
-    stamp = f"-X k8s.io/component-base/version.gitVersion=v{VERSION}"
+    minor = re.sub(r".* v[01]\.", "", module)  # kubectl v0.36.2 is of Kubernetes 1.36.2
+    stamp = f"-X k8s.io/component-base/version.gitVersion=v1.{minor}"
     _go(source, "build", "-trimpath", "-ldflags", f"-s -w {stamp}", "-o", str(target), ".")
 
 

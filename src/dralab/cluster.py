@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self, cast
 
 from dralab.api.kinds import Kinds
 from dralab.api.releases import MIXED, parse
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from dralab.apiserver.http.connections.serving import HttpServer
     from dralab.apiserver.http.connections.serving_thread import ServingThread
     from dralab.apiserver.storage.etcd.address import EtcdAddress
+    from dralab.apiserver.storage.etcd.store import EtcdStore
     from dralab.apiserver.storage.files import Durability
     from dralab.apiserver.verbs.upkeep.own_objects import OwnAddress
 
@@ -326,7 +327,7 @@ class Cluster:
                 f"{options.host}"
             )
         if options.store is not None:
-            store: Store = _shared_store(options.store, options.event_ttl)
+            store: Store = shared_store(options.store, options.event_ttl)
         else:
             store = open_store(options.data, options.durability)
         try:
@@ -452,12 +453,16 @@ class Cluster:
 
     def _note_release(self, server: ApiServer) -> None:
         """Note which release writes to the store; read what others wrote as this one has it."""
-        if str(self.options.data) == MEMORY or self.options.store is not None:
-            return
-        from dralab.apiserver.storage.writers import note_writers, writers_of
+        from dralab.apiserver.storage.writers import Notes, note_writers, writers_of
         from dralab.apiserver.verbs.upkeep.migration import read_anew
 
-        place = Path(self.options.data)
+        place: Path | Notes
+        if self.options.store is not None:
+            place = cast("EtcdStore", server.store)
+        elif str(self.options.data) == MEMORY:
+            return
+        else:
+            place = Path(self.options.data)
         before = writers_of(place) if self._held_objects else frozenset()
         if before - {self.release}:
             read_anew(server.resources)
@@ -556,7 +561,7 @@ def open_store(data: str | Path, durability: "Durability" = "fsync") -> Store:
     return SqliteStore(Path(data), durability=durability)
 
 
-def _shared_store(address: "EtcdAddress", event_ttl: int) -> Store:
+def shared_store(address: "EtcdAddress", event_ttl: int = TTL) -> "EtcdStore":
     """Return the store in an etcd. StorageUnavailable."""
     from dralab.apiserver.storage.etcd import EtcdStore
 

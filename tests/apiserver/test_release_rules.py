@@ -136,6 +136,48 @@ def test_pods_have_no_claims_where_devices_are_off():
     assert sent(server_of("1.34"), "POST", PODS, made)["spec"]["resourceClaims"] == claims
 
 
+@pytest.mark.parametrize(("release", "has"), [("1.34", False), ("1.36", True)])
+def test_pods_get_the_topology_of_their_node_where_a_release_has_the_gate_on(release, has):
+    server = server_of(release)
+    labels = {"topology.kubernetes.io/zone": "z1", "kubernetes.io/hostname": "n"}
+    sent(server, "POST", "/api/v1/nodes", {"metadata": {"name": "n", "labels": labels}})
+    bound = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+    sent(server, "POST", PODS, pod())
+    sent(server, "POST", f"{PODS}/p/binding", bound)
+    direct = sent(server, "POST", PODS, {**pod(nodeName="n"), "metadata": {"name": "q"}})
+    for found in (sent(server, "GET", f"{PODS}/p"), direct):
+        zone = {"topology.kubernetes.io/zone": "z1"} if has else None
+        assert found["metadata"].get("labels") == zone
+
+
+NAMED = ("1a", "a")
+
+
+@pytest.mark.parametrize(("release", "taken"), [("1.35", ["a"]), ("1.36", ["1a", "a"])])
+def test_services_may_begin_with_a_digit_where_a_release_has_the_gate_on(release, taken):
+    server, path = server_of(release), "/api/v1/namespaces/default/services"
+    spec = {"ports": [{"port": 80}]}
+    made = [sent(server, "POST", path, {"metadata": {"name": n}, "spec": spec}) for n in NAMED]
+    assert [each["metadata"]["name"] for each in made if each["kind"] == "Service"] == taken
+    path = "/apis/networking.k8s.io/v1/namespaces/default/ingresses"
+    for name in NAMED:
+        backend = {"service": {"name": name, "port": {"number": 80}}}
+        found = sent(
+            server,
+            "POST",
+            path,
+            {"metadata": {"name": name}, "spec": {"defaultBackend": backend}},
+        )
+        assert (found["kind"] == "Ingress") is (name in taken)
+
+
+def test_words_of_rules_that_are_tags_are_those_of_a_release():
+    made = {"metadata": {"name": "h"}, "spec": {"scaleTargetRef": {"kind": "K", "name": "n"}}}
+    path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+    for release, text in (("1.36", "Required value: must be set"), ("1.37", "Required value,")):
+        assert text in sent(server_of(release), "POST", path, made)["message"]
+
+
 CLAIMS = "/apis/resource.k8s.io/{}/namespaces/default/resourceclaims"
 
 

@@ -2,11 +2,13 @@
 
 import json
 import urllib.request
+from contextlib import ExitStack
 
 import pytest
 from click.testing import CliRunner
 
 from dralab.api.status import ApiError
+from dralab.apiserver.storage.etcd.address import EtcdAddress
 from dralab.cli.main import main
 from dralab.cluster import Cluster, Options
 from dralab.runtime.client import Resource
@@ -20,6 +22,8 @@ CLAIM = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [REQUEST]}}
 
 
 def opened(place, version):
+    if isinstance(place, EtcdAddress):
+        return Cluster(Options(store=place, version=version))
     return Cluster(Options(data=place, version=version, durability="relaxed"))
 
 
@@ -30,8 +34,19 @@ def served(cluster, path):
 
 
 @pytest.fixture
-def store(tmp_path):
+def stack():
+    with ExitStack() as found:
+        yield found
+
+
+@pytest.fixture(params=["files", "etcd"])
+def store(request, tmp_path, stack):
     place = tmp_path / "lab"
+    if request.param == "etcd":
+        pytest.importorskip("grpc")
+        from fakeetcd import FakeEtcd
+
+        place = EtcdAddress.read(stack.enter_context(FakeEtcd()).url)
     with opened(place, "1.36") as cluster:
         cluster.client.create(OLD_GROUPS, GROUP, "default")
         cluster.client.create(CLAIMS, CLAIM, "default")
@@ -39,7 +54,10 @@ def store(tmp_path):
 
 
 def migrate(place, version, *more):
-    words = ["store", "migrate", "--data", str(place), "--kubernetes-version", version, *more]
+    where = ["--data", str(place)]
+    if isinstance(place, EtcdAddress):
+        where = ["--store", f"etcd://{','.join(place.endpoints)}?prefix={place.prefix}"]
+    words = ["store", "migrate", *where, "--kubernetes-version", version, *more]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0
     return result.stdout.splitlines()

@@ -25,6 +25,7 @@ from dralab.api.scalar_decoding import (
     Unclear,
     as_it_is,
     base64_text,
+    corrupt_base64,
     exactly,
     int_or_string,
     integer_below,
@@ -460,7 +461,7 @@ class _Walk:
                 except TimeError as error:
                     raise DecodingError(str(error)) from error
             case "byte" if isinstance(value, str):
-                self._note("illegal base64 data at input byte 0")
+                self._note(f"illegal base64 data at input byte {corrupt_base64(value.encode())}")
                 return
             case _:
                 pass
@@ -479,9 +480,9 @@ class _Walk:
 
     def _refuse(self, schema: Schema, value: Any, place: "_Whereabouts") -> None:
         shown, wanted = _go_value(value), place.type or _go_type(schema)
-        if schema.format == "int-or-string" and isinstance(value, (int, float)):
-            shown, wanted = "number", "int32"
-        elif schema.format == "int-or-string":
+        if shown == "number" and schema.format != "int-or-string" and schema.type == "integer":
+            shown = _go_number(value)
+        if schema.format == "int-or-string":
             wanted = "int32"
         where = f"{place.owner or self.kind}.{'.'.join(place.path)}"
         place_text = f"struct field {where}" if place.path else "value"
@@ -496,13 +497,17 @@ class _Walk:
 def _go_value(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
-    if isinstance(value, float):
-        return f"number {value!r}"
-    if isinstance(value, int):
-        return "number" if abs(value) < 2**31 else f"number {value}"
+    if isinstance(value, (int, float)):
+        return "number"
     if isinstance(value, str):
         return "string"
     return "array" if isinstance(value, list) else "object"
+
+
+def _go_number(value: float) -> str:
+    """Return how a number is named that an integer cannot hold."""
+    fits = isinstance(value, int) and abs(value) < 2**31
+    return "number" if fits else f"number {value!r}"
 
 
 def _go_type(schema: Schema) -> str:
@@ -514,6 +519,8 @@ def _go_type(schema: Schema) -> str:
     match schema.type:
         case "boolean":
             return "bool"
+        case "string" if schema.format == "byte":
+            return "[]uint8"
         case "integer":
             return "int64"
         case "number":

@@ -16,6 +16,8 @@ from dralab.values.json_types import JsonDict
 
 Path = tuple[str, ...]
 EACH: Final = "*"
+# Only init containers have a policy without the gate. Source: dropContainerRestartRules.
+WITHOUT_RESTART: Final = {("containers",), ("ephemeralContainers",)}
 NONE: Final[Mapping[str, Sequence[str]]] = {}
 
 
@@ -107,6 +109,8 @@ def _gated(
     for name, part in schema.properties.items():
         if name in gated:
             yield (*path, name), frozenset(gated[name])
+        if name == "restartPolicy" and path[-2:-1] in WITHOUT_RESTART:
+            yield (*path, name), frozenset({"ContainerRestartRules"})
         yield from _gated(part, (*path, name), deeper)
     for below in (schema.item, schema.values):
         if below is not None:

@@ -155,6 +155,10 @@ def _moment(text: str, layout: str) -> int | None:
     return None if when == ZERO_TIME else when
 
 
+BASE64: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+PAD: Final = ord("=")
+
+
 def base64_text(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
     """Take bytes in base64; line breaks in it are dropped, as by Go's decoder."""
     if type(value) is not str:
@@ -166,6 +170,29 @@ def base64_text(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the s
     except (binascii.Error, ValueError) as error:
         raise Unclear from error
     return value
+
+
+def corrupt_base64(text: bytes) -> int:
+    """Return where Go's decoder finds that a text is not base64; its length if it is.
+
+    >>> corrupt_base64(b"Always"), corrupt_base64(b"a.b"), corrupt_base64(b"YQ=")
+    (4, 1, 3)
+    """
+    places = [at for at, byte in enumerate(text) if byte not in b"\r\n"]
+    for number, at in enumerate(places):
+        if text[at] in BASE64:
+            continue
+        held, rest = number % 4, places[number + 1 :]
+        if text[at] != PAD or held < 2:
+            return at
+        if held == 2:
+            if not rest:
+                return len(text)
+            if text[rest[0]] != PAD:
+                return rest[0] - 1
+            rest = rest[1:]
+        return rest[0] if rest else len(text)
+    return len(text) - len(places) % 4 if places else 0
 
 
 def texts(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder

@@ -88,6 +88,7 @@ class ApiServer:
                 service_accounts=service_accounts,
                 mount_tokens=mount_tokens,
                 pod_security=admission.pod_security if admission is not None else None,
+                features=self.features,
             ),
             features=self.features,
             service_accounts=settings.service_accounts,

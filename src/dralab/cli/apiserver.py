@@ -279,7 +279,7 @@ def apiserver(
     }
     serve(
         **options,
-        store=_etcd(store, {name: text for name, text in given.items() if text}),
+        store=etcd_of(store, {name: text for name, text in given.items() if text}),
         service_accounts=service_accounts,
         all_versions=api_versions == "all",
     )
@@ -413,7 +413,7 @@ def _ttl(text: str) -> int:
     return found
 
 
-def _etcd(text: str, given: dict[str, str]) -> "EtcdAddress | None":
+def etcd_of(text: str, given: dict[str, str]) -> "EtcdAddress | None":
     """Return the etcd that the options name. UsageError, UnusableInput."""
     if not text:
         if given:

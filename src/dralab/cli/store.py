@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,7 @@ import click
 from dralab.cli._components import release_of
 from dralab.cli._options import ANY_PATH, EXISTING, FOLDER, arg, opt, options
 from dralab.cli._terminal import echo
-from dralab.cli.apiserver import default_data, note
+from dralab.cli.apiserver import default_data, etcd_of, note
 from dralab.cli.errors import UnusableInput, refusing
 from dralab.cli.main import LazyGroup
 
@@ -156,6 +157,11 @@ def restore(
 def migrate(
     *,
     data: Path | None = DATA,
+    store: str = opt(
+        "Read the objects from an etcd instead of --data. Needs the extra `etcd`.",
+        metavar="etcd://HOST:PORT[,HOST:PORT][?prefix=PATH&cafile=FILE]",
+        default="",
+    ),
     kubernetes_version: str = opt("The release whose form the objects get.", metavar="1.NN"),
     apply: bool = opt("Rewrite the objects; without it, nothing is written."),
 ) -> None:
@@ -168,22 +174,22 @@ def migrate(
     """
     from dralab.apiserver.storage import StorageUnavailable
     from dralab.apiserver.storage.writers import note_writers
-    from dralab.cluster import open_store
+    from dralab.cluster import open_store, shared_store
 
-    release = release_of(kubernetes_version)
+    if store and data:
+        raise click.UsageError("--store and --data are two stores: give one")
+    release, address = release_of(kubernetes_version), etcd_of(store, {})
     place = data or default_data()
-    if not place.exists():
+    if address is None and not place.exists():
         raise UnusableInput(f"there is no store in {place}")
     with refusing(StorageUnavailable):
-        store = open_store(place)
-    try:
-        counts = Counter(_told(each) for each in _found(store, release, apply=apply))
-    finally:
-        store.close()
+        opened = open_store(place) if address is None else shared_store(address)
+        with closing(opened):
+            counts = Counter(_told(each) for each in _found(opened, release, apply=apply))
+            if apply:
+                note_writers(place if address is None else opened, frozenset({release}))
     for text, count in sorted(counts.items()):
         echo(f"{count} x {text}")
-    if apply:
-        note_writers(place, frozenset({release}))
     done = "written" if apply else "nothing is written without --apply"
     note(f"{sum(counts.values())} objects are stored otherwise than by {release}: {done}")
 

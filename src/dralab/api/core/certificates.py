@@ -82,9 +82,7 @@ class CertificateRequestStrategy(Strategy):
         try:
             parsed(spec.get("request") or "")
         except CertificateRequestError as error:
-            errors.append(
-                fields.invalid_value("spec.request", spec.get("request") or "", str(error))
-            )
+            errors.append(fields.invalid_value("spec.request", spec.get("request"), str(error)))
         errors += _usage_problems(spec.get("usages") or ())
         errors += _signer_problems(spec.get("signerName") or "")
         seconds = spec.get("expirationSeconds")

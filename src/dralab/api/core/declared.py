@@ -7,7 +7,7 @@ Which field of which type has which tags is data (`data/declared.json`, written 
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
@@ -25,6 +25,37 @@ EMPTY: Final[Sequence[Any]] = (None, "", [])
 UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 MOST_LEVELS: Final = 4
 """The levels of templates in a Workload, of which the last has pod groups alone."""
+
+
+# Fields of other kinds whose rules are tags in 1.37, and told without a reason since.
+BARE: Final = frozenset(
+    {
+        ("ClusterRole", "rules[*].verbs"),
+        ("EndpointSlice", "endpoints[*].addresses"),
+        ("HorizontalPodAutoscaler", "spec.maxReplicas"),
+        ("PriorityLevelConfiguration", "spec.exempt"),
+        ("PriorityLevelConfiguration", "spec.limited"),
+        ("PriorityLevelConfiguration", "spec.limited.limitResponse.type"),
+        ("PriorityLevelConfiguration", "spec.type"),
+        ("Role", "rules[*].verbs"),
+        ("ValidatingAdmissionPolicyBinding", "spec.validationActions"),
+    }
+)
+_NUMBER: Final = re.compile(r"\[\d+\]")
+
+
+def as_tags_say(kind: str, error: FieldError) -> FieldError:
+    """Return an error as a server words it whose rules are tags.
+
+    >>> str(as_tags_say("HorizontalPodAutoscaler", fields.required("spec.maxReplicas", "is it?")))
+    'spec.maxReplicas: Required value'
+    """
+    if (kind, _NUMBER.sub("[*]", error.field)) not in BARE:
+        return error
+    if error.reason == "FieldValueNotSupported" and not error.value:
+        return fields.required(error.field)
+    plain = error.reason in {"FieldValueRequired", "FieldValueForbidden"}
+    return replace(error, detail="") if plain else error
 
 
 def _uuid_problems(text: str) -> list[str]:

@@ -3,7 +3,7 @@
 Sources: k8s.io/kubernetes `pkg/apis/networking/validation`, `pkg/apis/discovery/validation`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from ipaddress import ip_network
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from dralab.api.core.statuses import balancer_errors
 from dralab.api.fields import FieldError
 from dralab.api.label_selectors import label_selector_problems
 from dralab.api.metadata import label_problems
+from dralab.api.resource.features import DEFAULT_1_36, RELAXED_SERVICE_NAMES, Features
 from dralab.api.rules import RuleTables
 from dralab.api.strategy import Strategy
 from dralab.values import names
@@ -139,6 +140,21 @@ class IngressStrategy(Strategy):
     rules = RULES["ValidateIngressCreate"]
     change_rules = RULES["ValidateIngress"]
 
+    def __init__(self, features: Features = DEFAULT_1_36) -> None:
+        self._relaxed = RELAXED_SERVICE_NAMES in features
+
+    def validate(self, value: JsonDict) -> list[FieldError]:
+        """Return what is wrong with a new ingress."""
+        errors = super().validate(value)
+        if self._relaxed:
+            return errors
+        wrong = {path: name for path, name in _services(value) if name}
+        return [error for error in errors if error.field not in wrong] + [
+            error
+            for path, name in wrong.items()
+            for error in fields.each(path, name, names.label_1035_problems(name))
+        ]
+
     def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin without a load balancer."""
         value["status"] = {"loadBalancer": {}}
@@ -146,6 +162,19 @@ class IngressStrategy(Strategy):
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the addresses of the load balancer."""
         return balancer_errors(new, old, modes=False)
+
+
+def _services(ingress: JsonObject) -> Iterator[tuple[str, str]]:
+    """Yield the names of the services that an ingress leads to, each with its path."""
+    spec = ingress.get("spec") or {}
+    backends = [("spec.defaultBackend", spec.get("defaultBackend"))]
+    backends += [
+        (f"spec.rules[{index}].http.paths[{number}].backend", item.get("backend"))
+        for index, rule in enumerate(spec.get("rules") or ())
+        for number, item in enumerate((rule.get("http") or {}).get("paths") or ())
+    ]
+    for path, backend in backends:
+        yield f"{path}.service.name", ((backend or {}).get("service") or {}).get("name") or ""
 
 
 def _one_class(ingress: JsonObject, path: str) -> list[FieldError]:  # noqa: ARG001

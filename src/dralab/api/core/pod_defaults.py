@@ -4,8 +4,8 @@ Source: pkg/apis/core/v1/defaults.go of Kubernetes, and answers of a real server
 way of every pod that is created, so it is code and no table.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from dralab.values import images, quantity
 from dralab.values.container_sums import at_peak
@@ -131,6 +131,16 @@ def _default_http(action: JsonDict) -> None:
     action.setdefault("scheme", "HTTP")
 
 
+SOURCES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "azureDisk": {
+        "cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": False,
+    },
+    "iscsi": {"iscsiInterface": "default"},
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+}  # fmt: skip
+"""What a source of a volume has where the client left it out."""
+
+
 def _default_volume(volume: JsonDict) -> None:
     if len(volume) <= 1:
         volume["emptyDir"] = {}
@@ -147,14 +157,11 @@ def _default_volume(volume: JsonDict) -> None:
             if "fieldRef" in item:
                 item["fieldRef"].setdefault("apiVersion", "v1")
     for source in (volume.get("projected") or {}).get("sources") or ():
-        source.pop("clusterTrustBundle", None)  # as where ClusterTrustBundleProjection is off
         if "serviceAccountToken" in source:
             source["serviceAccountToken"].setdefault("expirationSeconds", 3600)
-    if "iscsi" in volume:
-        volume["iscsi"].setdefault("iscsiInterface", "default")
-    if "rbd" in volume:
-        for key, value in (("pool", "rbd"), ("user", "admin"), ("keyring", "/etc/ceph/keyring")):
-            volume["rbd"].setdefault(key, value)
+    for name, defaults in SOURCES.items():
+        if name in volume:
+            volume[name] |= {**defaults, **volume[name]}
     if template := (volume.get("ephemeral") or {}).get("volumeClaimTemplate"):
         template.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
 

@@ -18,6 +18,7 @@ from dralab.api.core.addresses import (
 from dralab.api.core.statuses import service_status_errors
 from dralab.api.fields import FieldError
 from dralab.api.metadata import label_problems
+from dralab.api.resource.features import DEFAULT_1_36, RELAXED_SERVICE_NAMES, Features
 from dralab.api.rules import RuleTables
 from dralab.api.strategy import Strategy
 from dralab.values import names
@@ -62,6 +63,10 @@ class ServiceStrategy(Strategy):
     """Services; addresses and node ports are given out by admission."""
 
     rules = RULES["ValidateService"]
+
+    def __init__(self, features: Features = DEFAULT_1_36) -> None:
+        relaxed = RELAXED_SERVICE_NAMES in features
+        self._name_problems = names.label_problems if relaxed else names.label_1035_problems
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
@@ -163,7 +168,7 @@ class ServiceStrategy(Strategy):
 
     def name_problems(self, name: str) -> list[str]:
         """Return why a name is none (RelaxedServiceNameValidation: it may begin with a digit)."""
-        return names.label_problems(name)
+        return self._name_problems(name)
 
 
 def keep_addresses(after: JsonDict, before: JsonObject) -> None:

@@ -13,6 +13,7 @@ from dralab.api.core.volumes import volume_spec_errors
 from dralab.api.fields import FieldError, duplicates
 from dralab.api.internal_forms import internal_form
 from dralab.api.label_selectors import label_selector_problems, shown_selector
+from dralab.api.resource.features import DEFAULT_1_36, LIMIT_SCALING, Features
 from dralab.api.rules import RuleTables, qualified, subdomain
 from dralab.api.strategy import Strategy
 from dralab.values.json_types import JsonDict, JsonObject
@@ -195,10 +196,14 @@ class CsiDriverStrategy(Strategy):
     rules = RULES["ValidateCSIDriver"]
     change_rules = RULES["ValidateCSIDriverUpdate"]
 
+    def __init__(self, features: Features = DEFAULT_1_36) -> None:
+        limited = {"preventPodSchedulingIfMissing": False} if LIMIT_SCALING in features else {}
+        self._defaults = CSI_DRIVER | limited
+
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
         spec = value.setdefault("spec", {})
-        for name, item in CSI_DRIVER.items():
+        for name, item in self._defaults.items():
             spec.setdefault(name, item)
         if not spec.get("volumeLifecycleModes"):
             spec["volumeLifecycleModes"] = ["Persistent"]

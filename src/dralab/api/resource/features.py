@@ -16,6 +16,12 @@ Features = frozenset[str]
 COMPARING_TOLERATIONS: Final = "TaintTolerationComparisonOperators"
 """Tolerations of pods may compare numbers: Lt and Gt (KEP-5471)."""
 
+LIMIT_SCALING: Final = "VolumeLimitScaling"
+"""Drivers of volumes may keep pods from nodes without them (KEP-5030)."""
+
+RELAXED_SERVICE_NAMES: Final = "RelaxedServiceNameValidation"
+"""Names of Services may begin with a digit (KEP-5311)."""
+
 RESOURCE_HEALTH: Final = "ResourceHealthStatus"
 """The status of pods has the health of their devices (KEP-4680)."""
 
@@ -34,8 +40,22 @@ OWNERS_BY_INDEX: Final = "OwnersByIndex"
 IMMUTABLE_ROLE_REFERENCES: Final = "ImmutableRoleReferences"
 """Errors about a changed roleRef say so in the words of all immutable fields."""
 
-CHANGES: Final[Mapping[str, str]] = {OWNERS_BY_INDEX: "1.37", IMMUTABLE_ROLE_REFERENCES: "1.37"}
+WIDE_DEFINITIONS: Final = "WideDefinitions"
+"""The table of CustomResourceDefinitions has their scope and versions."""
+
+VALIDATION_TAGS: Final = "ValidationTags"
+"""More rules are tags beside the Go types: their words, and each cause is told once."""
+
+CHANGES: Final[Mapping[str, str]] = {
+    OWNERS_BY_INDEX: "1.37",
+    IMMUTABLE_ROLE_REFERENCES: "1.37",
+    WIDE_DEFINITIONS: "1.37",
+    VALIDATION_TAGS: "1.37",
+}
 """What changed with a release and has no gate upstream: asked for like one, and never set."""
+
+TOPOLOGY_LABELS: Final = "PodTopologyLabelsAdmission"
+"""Pods get the zone and the region of their node as labels (KEP-4742)."""
 
 WATCH_LIST: Final = "WatchList"
 """Watches may begin with all objects that there are (KEP-3157)."""
@@ -66,7 +86,10 @@ ACTED_ON: Final = frozenset(
         "WorkloadWithJob",
         CBOR_SERVING,
         COMPARING_TOLERATIONS,
+        LIMIT_SCALING,
+        RELAXED_SERVICE_NAMES,
         RESOURCE_HEALTH,
+        TOPOLOGY_LABELS,
         WATCH_LIST,
     }
 )
@@ -108,6 +131,12 @@ def _gate(marks: str) -> ReleaseGate:
 
 
 @cache
+def changes_of(release: str) -> Features:
+    """Return what has changed in a release without a gate: the names of `CHANGES`."""
+    return frozenset(name for name, first in CHANGES.items() if is_since(release, first))
+
+
+@cache
 def default_of(release: str = MIXED) -> Features:
     """Return the gates that are on by default in a release; `MIXED` is a lab's.
 
@@ -115,8 +144,7 @@ def default_of(release: str = MIXED) -> Features:
     True
     """
     found = frozenset(name for name, gate in gates(release).items() if gate.default)
-    changes = {name for name, first in CHANGES.items() if is_since(release, first)}
-    return found | changes | (of_labs(release) if release == MIXED else frozenset())
+    return found | changes_of(release) | (of_labs(release) if release == MIXED else frozenset())
 
 
 OF_GROUPS: Final = frozenset(

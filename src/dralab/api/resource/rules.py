@@ -10,7 +10,7 @@ from dralab.api.metadata import template_problems
 from dralab.api.resource.conversion import convert, errors_in, hub_version
 from dralab.api.resource.defaulting import default, default_update
 from dralab.api.resource.disabling import without_disabled
-from dralab.api.resource.features import DEFAULT_1_36, Features
+from dralab.api.resource.features import DEFAULT_1_36, VALIDATION_TAGS, Features
 from dralab.api.resource.structure import go_form, problems
 from dralab.api.resource.validation.claim_status import claim_status_errors
 from dralab.api.resource.validation.lists import list_errors
@@ -149,5 +149,7 @@ def _class_errors(
     name = spec.get("extendedResourceName")
     if name is not None and not is_extended_resource(name):
         text = "must be a valid extended resource name"
+        if VALIDATION_TAGS in features and "/" not in name:
+            text = "a name must be a domain-prefixed path, such as 'example.com/my-prop'"
         found.append(invalid_value(f"{path}.extendedResourceName", name, text))
     return found

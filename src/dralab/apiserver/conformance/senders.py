@@ -84,7 +84,7 @@ class InProcess:
             Randomness(1),
             kinds=Kinds.standard(also=(), release=release),
             features=default_of(release),
-            admission=built_in_admission(service_accounts=False),
+            admission=built_in_admission(service_accounts=False, features=default_of(release)),
         )
         self.hub = Hub(store, clock)
         authentication = Authentication(

@@ -1,30 +1,48 @@
-"""Which releases of Kubernetes have written the objects of a store, noted beside it.
+"""Which releases of Kubernetes have written the objects of a store, noted beside them.
 
-Without a note all of them were written by a server without a release of its own.
+The note is a file beside those of a store, and a key of the servers' own in an etcd. Without one
+all objects were written by a server without a release of its own.
 """
 
 import os
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from dralab.files.reading import open_own, read_own
 
 FILE: Final = "store.releases"
+KEY: Final = "releases"
 NO_RELEASE: Final = "none"
 
 
-def writers_of(directory: Path) -> frozenset[str]:
+class Notes(Protocol):
+    """A store that keeps what servers note, such as one in an etcd."""
+
+    def own(self, name: str) -> bytes:
+        """Return a note; empty if there is none."""
+        ...
+
+    def put_own(self, name: str, value: bytes) -> None:
+        """Write a note."""
+        ...
+
+
+def writers_of(place: Path | Notes) -> frozenset[str]:
     """Return the releases that have written; "" stands for a server without one of its own."""
     try:
-        text = read_own(directory / FILE).decode("ascii", errors="replace")
+        note = read_own(place / FILE) if isinstance(place, Path) else place.own(KEY)
     except OSError:
-        return frozenset({""})
+        note = b""
+    text = note.decode("ascii", errors="replace") or NO_RELEASE
     return frozenset("" if name == NO_RELEASE else name for name in text.split())
 
 
-def note_writers(directory: Path, releases: frozenset[str]) -> None:
-    """Note which releases have written. OSError."""
-    text = " ".join(sorted(name or NO_RELEASE for name in releases))
-    handle = open_own(directory / FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    with os.fdopen(handle, "w", encoding="ascii") as file:
-        file.write(f"{text}\n")
+def note_writers(place: Path | Notes, releases: frozenset[str]) -> None:
+    """Note which releases have written. OSError, StorageUnavailable."""
+    note = (" ".join(sorted(name or NO_RELEASE for name in releases)) + "\n").encode()
+    if not isinstance(place, Path):
+        place.put_own(KEY, note)
+        return
+    handle = open_own(place / FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    with os.fdopen(handle, "wb") as file:
+        file.write(note)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dralab.api.kinds import Kind, Kinds
-from dralab.api.resource.features import Features
+from dralab.api.resource.features import DEFAULT_1_36, TOPOLOGY_LABELS, Features
 from dralab.api.status import ApiError
 from dralab.apiserver.access.admission.certificates import (
     CertificateRequester,
@@ -19,7 +19,7 @@ from dralab.apiserver.access.admission.classes import (
 from dralab.apiserver.access.admission.limits import LimitRanges
 from dralab.apiserver.access.admission.namespaces import NamespaceLifecycle
 from dralab.apiserver.access.admission.pod_security import PodSecurity, PodSecuritySettings
-from dralab.apiserver.access.admission.pods import DefaultTolerations, PodPriority
+from dralab.apiserver.access.admission.pods import DefaultTolerations, PodPriority, TopologyLabels
 from dralab.apiserver.access.admission.quotas import HUB as QUOTAS
 from dralab.apiserver.access.admission.quotas import QuotaLimits
 from dralab.apiserver.access.admission.service_accounts import DEFAULT, PodServiceAccount
@@ -77,7 +77,7 @@ def new_resources(
     addresses = ServiceAddresses(randomness.stream("services"), service_network)
     limits = QuotaLimits()
     rules.observe_all(limits.written)
-    plugins = built_in_admission() if admission is None else list(admission)
+    plugins = built_in_admission(features=rules.features) if admission is None else list(admission)
     context = Context(
         store=store,
         clock=clock,
@@ -143,11 +143,13 @@ def built_in_admission(
     service_accounts: bool = True,
     mount_tokens: bool = False,
     pod_security: PodSecuritySettings | None = None,
+    features: Features = DEFAULT_1_36,
 ) -> list[Plugin]:
-    """Return the admission that every server has, in its order.
+    """Return the admission that every server has, in its order; `features` are on.
 
     With `mount_tokens`, service accounts must exist and pods get their tokens.
     """
+    gated: list[Plugin] = [TopologyLabels()] if TOPOLOGY_LABELS in features else []
     accounts: list[Plugin] = []
     if service_accounts:
         accounts.append(PodServiceAccount(mounts=mount_tokens))
@@ -165,6 +167,7 @@ def built_in_admission(
         RuntimeClasses(),
         CertificateSubjectRestriction(),
         DefaultIngressClass(),
+        *gated,
     ]
 
 

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dralab.api import fields
+from dralab.api.core.declared import as_tags_say
 from dralab.api.fields import FieldError
 from dralab.api.kinds import Kind
+from dralab.api.resource.features import VALIDATION_TAGS
 from dralab.api.status import ApiError
 from dralab.apiserver.access.admission.chain import Operation, Review
 from dralab.apiserver.verbs.state import typed_objects
@@ -137,6 +139,9 @@ def _sorted(value: Any) -> Any:
 def invalid(context: Context, kind: Kind, name: str, errors: Sequence[FieldError]) -> ApiError:
     """Return the error for an object with these problems."""
     shown = context.rules.strategy_of(kind).in_version(kind.version, kind.kind, errors)
+    if VALIDATION_TAGS in context.rules.features:
+        told = (as_tags_say(kind.kind, each) for each in shown)
+        shown = list({str(each): each for each in told}.values())
     # An event is one of the core group, by whichever group it came.
     group = "" if kind.hub == "events" else kind.group
     return fields.invalid(kind.kind, name, shown, group=group)

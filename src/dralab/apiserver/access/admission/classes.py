@@ -6,6 +6,7 @@ Source: k8s.io/kubernetes `plugin/pkg/admission/runtimeclass`,
 
 from typing import Final
 
+from dralab.api.core.access import any_name
 from dralab.api.status import ApiError
 from dralab.apiserver.access.admission.chain import CREATES, Concerns, Review
 from dralab.apiserver.access.admission.pods import new_pod
@@ -80,6 +81,9 @@ class RuntimeClasses:
             )
 
     def _found(self, review: Review, name: str) -> JsonDict:
+        if problems := any_name(name):
+            # Upstream asks a client for it, which refuses such a name.
+            raise ApiError.failed(f'invalid resource name "{name}": [{" ".join(problems)}]')
         found = review.objects.find(Key(RUNTIME_CLASSES, "", name))
         if found is None:
             raise _forbidden(review, f'pod rejected: RuntimeClass "{name}" not found')

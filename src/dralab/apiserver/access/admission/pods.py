@@ -7,12 +7,17 @@ from dralab.api.core.cluster import SYSTEM_CLASSES
 from dralab.api.status import ApiError
 from dralab.apiserver.access.admission.chain import WRITES, Concerns, Review
 from dralab.apiserver.storage import Key, Stored
+from dralab.objects.metadata import labels_of, spec_of
 from dralab.objects.taints import NO_EXECUTE, is_about
 
 PRIORITY_HUB: Final = "scheduling.k8s.io/priorityclasses"
 GROUP_HUBS: Final = ("scheduling.k8s.io/podgroups", "scheduling.k8s.io/compositepodgroups")
 SECONDS: Final = 300
 TOLERATED: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+BIND: Final = "binding"
+TOPOLOGY: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
 
 def new_pod(review: Review) -> dict[str, Any] | None:
@@ -174,3 +179,21 @@ class DefaultTolerations:
                 }
                 for key in missing
             ]
+
+
+class TopologyLabels:
+    """Gives a pod the topology of its node: its zone and region (PodTopologyLabels)."""
+
+    name = "PodTopologyLabels"
+    concerns: Final[Concerns] = {"pods": WRITES}
+
+    def admit(self, review: Review) -> None:
+        """Copy the labels of the node to a pod that is created on it, or bound to it."""
+        pod = review.value
+        created = review.operation == "CREATE" and not review.subresource
+        if pod is None or review.kind.hub != "pods" or not (created or review.subresource == BIND):
+            return
+        node = review.objects.find(Key("nodes", "", spec_of(pod).get("nodeName") or ""))
+        labels = labels_of(node.value) if node is not None else {}
+        if topology := {name: labels[name] for name in TOPOLOGY if name in labels}:
+            pod["metadata"]["labels"] = {**labels_of(pod), **topology}

@@ -42,7 +42,7 @@ PLUGINS: Final[Mapping[str, str]] = {
     "CertificateSubjectRestriction": f"{_ADMISSION}.certificates:CertificateSubjectRestriction",
     "DefaultIngressClass": f"{_ADMISSION}.classes:DefaultIngressClass",
     "DenyServiceExternalIPs": "",
-    "PodTopologyLabels": "",
+    "PodTopologyLabels": f"{_ADMISSION}.pods:TopologyLabels",
     # What other parts of kube-apiserver do, and no flag switches off.
     "ServiceAddresses": f"{_ADMISSION}.services:ServiceAddresses",
     "CertificateRequester": f"{_ADMISSION}.certificates:CertificateRequester",

@@ -6,6 +6,7 @@ from typing import Any, Final
 import orjson
 
 from dralab.api.kinds import Kind
+from dralab.api.resource.features import changes_of
 from dralab.api.status import ApiError
 from dralab.apiserver.http.encodings.encoding import INITIAL_END, list_metadata
 from dralab.apiserver.http.tables import Printer, TableRow, custom_printer, printer_for, table
@@ -113,7 +114,7 @@ class TableEncoder:
 def printer_of(kind: Kind) -> Printer:
     """Return how a kind's rows are made."""
     if kind.custom is None:
-        return printer_for(kind.group, kind.plural)
+        return printer_for(kind.group, kind.plural, changes_of(kind.release))
     columns = kind.custom.get("additionalPrinterColumns") if isinstance(kind.custom, dict) else None
     return custom_printer(columns)
 

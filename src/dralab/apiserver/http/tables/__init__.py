@@ -7,7 +7,8 @@ table shows, and in which form a client takes it, is left to the server's edge.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from dralab.apiserver.http.tables import cluster, network, workloads
+from dralab.api.resource.features import WIDE_DEFINITIONS, Features
+from dralab.apiserver.http.tables import cluster, network, newer, workloads
 from dralab.apiserver.http.tables.custom import custom_printer
 from dralab.apiserver.http.tables.pods import PODS
 from dralab.apiserver.http.tables.printers import Column, Printer, TableRow
@@ -17,11 +18,14 @@ PRINTERS: Final[Mapping[tuple[str, str], Printer]] = {
     **cluster.PRINTERS,
     **network.PRINTERS,
     **workloads.PRINTERS,
+    **newer.PRINTERS,
 }
 
 
-def printer_for(group: str, plural: str) -> Printer:
+def printer_for(group: str, plural: str, changes: Features = frozenset()) -> Printer:
     """Return the printer of a built-in kind; without one of its own, name and age."""
+    if plural == "customresourcedefinitions" and WIDE_DEFINITIONS in changes:
+        return newer.DEFINITIONS
     return PRINTERS.get((group, plural), cluster.AGE)
 
 

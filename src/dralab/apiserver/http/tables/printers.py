@@ -83,7 +83,7 @@ def printer(columns: str, cells: Cells) -> Printer:
     """Return a printer from its columns' names.
 
     After a name, `#` stands for an integer, `?` for a boolean, `@` for a date, `*` for wide
-    output alone. A column "Name" names the object.
+    output alone. A column "Name" names the object, `Name~` only shows it.
     """
     return Printer(tuple(_column(text.strip()) for text in columns.split(",")), cells)
 
@@ -94,6 +94,7 @@ def _column(text: str) -> Column:
     kind = MARKS.get(text[-1], "string")
     name = text if kind == "string" else text[:-1]
     naming = name in {"Name", "Attacher"}
+    name = name.removesuffix("~")
     return Column(
         name=name,
         type=kind,

@@ -16,6 +16,7 @@ import orjson
 from dralab.api.core import older_definitions
 from dralab.api.decoding import decoder_of
 from dralab.api.kinds import Kinds
+from dralab.api.releases import versions
 from dralab.api.scalar_decoding import DecodingError
 from dralab.apiserver.made_once import made_once
 from dralab.apiserver.protobuf.decoding import MAGIC, ProtobufError, decode
@@ -40,6 +41,7 @@ PLACES: Final[Mapping[str, str]] = {
 DEEP: Final = frozenset({"services"})
 # What servers say to each other; no plural begins with a dot.
 OWN: Final = ".dralab"
+DEVICES: Final = "resource.k8s.io"
 _HEAD: Final = re.compile(rb'\{(?:"kind":"([^"\\]*)","apiVersion":"([^"\\]*)",)?"metadata":\{')
 _REVISION: Final = b'"resourceVersion":'
 
@@ -59,6 +61,22 @@ class Layout:
         for kind in Kinds.standard():
             found.setdefault(kind.hub, (kind.kind, kind.api_version))
         return found
+
+    @made_once
+    def _older_types(self) -> Mapping[str, frozenset[tuple[str, str]]]:
+        """The kinds and apiVersions in which other releases store the built-in collections.
+
+        Such an object differs in its apiVersion alone; those of devices are stored in one form.
+        """
+        found: dict[str, set[tuple[str, str]]] = {}
+        for release in versions():
+            first: dict[str, tuple[str, str]] = {}
+            for kind in Kinds.standard(release=release):
+                if kind.group != DEVICES:
+                    first.setdefault(kind.hub, (kind.kind, kind.api_version))
+            for hub, typed in first.items():
+                found.setdefault(hub, set()).add(typed)
+        return {hub: frozenset(types) for hub, types in found.items()}
 
     @made_once
     def _places(self) -> Mapping[str, str]:
@@ -125,7 +143,26 @@ class Layout:
             value = _typed(decode(raw)) if raw.startswith(MAGIC) else orjson.loads(raw)
         except (ProtobufError, DecodingError, orjson.JSONDecodeError, RecursionError):
             return None
-        return _arranged(value, wanted, revision)
+        return self._arranged(key, value, revision)
+
+    def _arranged(self, key: Key, value: Any, revision: int) -> bytes | None:
+        if not isinstance(value, dict) or not isinstance(value.get("metadata"), dict):
+            return None
+        wanted = self._types.get(key.resource)
+        said = value.get("kind"), value.get("apiVersion")
+        if said == older_definitions.OLDER:
+            # In which a kube-apiserver stores definitions to this day.
+            value = older_definitions.to_v1(value)
+            said = value["kind"], value["apiVersion"]
+        if (
+            wanted
+            and said not in {(None, None), wanted}
+            and said not in self._older_types.get(key.resource, ())
+        ):
+            return None
+        value["metadata"]["resourceVersion"] = str(revision)
+        head = {part: value.pop(part) for part in ("kind", "apiVersion") if part in value}
+        return orjson.dumps({**head, **value})
 
 
 def _is_of(head: re.Match[bytes], wanted: tuple[str, str] | None) -> bool:
@@ -154,18 +191,3 @@ def raw_of(key: Key, value: JsonDict) -> bytes:
 def end_of(prefix: bytes) -> bytes:
     """Return the first key behind all that begin with a prefix."""
     return prefix[:-1] + bytes([prefix[-1] + 1])
-
-
-def _arranged(value: Any, wanted: tuple[str, str] | None, revision: int) -> bytes | None:
-    if not isinstance(value, dict) or not isinstance(value.get("metadata"), dict):
-        return None
-    said = value.get("kind"), value.get("apiVersion")
-    if said == older_definitions.OLDER:
-        # In which a kube-apiserver stores definitions to this day.
-        value = older_definitions.to_v1(value)
-        said = value["kind"], value["apiVersion"]
-    if wanted and said not in {(None, None), wanted}:
-        return None
-    value["metadata"]["resourceVersion"] = str(revision)
-    head = {part: value.pop(part) for part in ("kind", "apiVersion") if part in value}
-    return orjson.dumps({**head, **value})

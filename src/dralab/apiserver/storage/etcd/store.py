@@ -482,6 +482,16 @@ class EtcdStore(MemoryStore):
         for each in self._collections.values():
             each.floor = self._revision
 
+    def own(self, name: str) -> bytes:
+        """Return what servers have written under a name of their own; empty if nothing."""
+        found = self._client.range(pb.RangeRequest(key=self.layout.own(name))).kvs
+        return bytes(found[0].value) if found else b""
+
+    def put_own(self, name: str, value: bytes) -> None:
+        """Write under a name of the servers' own. StorageUnavailable."""
+        put = pb.PutRequest(key=self.layout.own(name), value=value)
+        self._client.transact(pb.TxnRequest(success=[pb.RequestOp(request_put=put)]))
+
     def _header(self) -> int:
         request = pb.RangeRequest(key=self.layout.own("none"), count_only=True)
         return int(self._client.range(request).header.revision)
