@@ -9,7 +9,7 @@ from benchmarks import kube
 
 from dralab.api.kinds import Kinds
 from dralab.api.resource import features
-from dralab.apiserver.authorization.reconciliation import expected
+from dralab.apiserver.access.authorization.reconciliation import expected
 from dralab.apiserver.conformance.senders import InProcess, OverHttp, Question
 from etcds import Etcd
 from randomrequests import NAMESPACE, place_of, requests
