@@ -27,8 +27,9 @@ def test_a_pod_gets_its_device_from_parts_that_are_older_than_the_server(server,
         begun(lab, "node", "--name", "n1", *of_parts, *lab.shared)
         lab.driver("gpu", "n1")
         lab.until(lambda: lab.client.list(SLICES).items, "driver")
-        assert lab.client.get(NODES, "n1")["status"]["nodeInfo"]["kubeletVersion"] == (
-            versions()[parts]
+        assert (
+            lab.client.get(NODES, "n1")["status"]["nodeInfo"]["kubeletVersion"]
+            == (versions()[parts])
         )
         lab.create_pod()
         lab.until(lambda: lab.phase() == "Running")
