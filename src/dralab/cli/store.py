@@ -183,11 +183,11 @@ def migrate(
     if address is None and not place.exists():
         raise UnusableInput(f"there is no store in {place}")
     with refusing(StorageUnavailable):
-        opened = open_store(place) if address is None else shared_store(address)
-        with closing(opened):
+        shared = None if address is None else shared_store(address)
+        with closing(shared or open_store(place)) as opened:
             counts = Counter(_told(each) for each in _found(opened, release, apply=apply))
             if apply:
-                note_writers(place if address is None else opened, frozenset({release}))
+                note_writers(shared or place, frozenset({release}))
     for text, count in sorted(counts.items()):
         echo(f"{count} x {text}")
     done = "written" if apply else "nothing is written without --apply"
