@@ -24,7 +24,15 @@ from dralab.explanation.conditions import holding
 from dralab.explanation.diagnose import diagnose
 from dralab.explanation.edits import pointer
 from dralab.explanation.helps import with_text
-from dralab.explanation.names import counted, joined, listed, resource_field, shortened, similar
+from dralab.explanation.names import (
+    counted,
+    joined,
+    listed,
+    resource_fields,
+    shortened,
+    similar,
+    volume_field,
+)
 from dralab.explanation.unfit import Unfit
 from dralab.objects.claims import holds, pod_claims
 from dralab.objects.metadata import is_deleting, spec_of, status_of
@@ -79,10 +87,7 @@ def of_room(model: ClusterModel | None, refusal: Refusal) -> Diagnosis:
     clause = joined(needs) or ", ".join(map(str, shortage.reasons))
     reasons = [Reason(INSUFFICIENT, (lack.resource,)) for lack in lacks]
     nodes = len(refusal.shortages)
-    helps = []
-    if model is not None and (on := model.on(name)[:MOST_TRIED]):
-        who = tuple(f"pod {each.pod.key}" for each in on)
-        helps.append(Help(kind="wait", who=who, number=len(who), note="any"))
+    on = [] if model is None else [f"pod {each.pod.key}" for each in model.on(name)[:MOST_TRIED]]
     cause = NodesUnfit(
         code="DRA064",
         total=nodes,
@@ -90,7 +95,7 @@ def of_room(model: ClusterModel | None, refusal: Refusal) -> Diagnosis:
         able=(name,),
         detail=f"{name} has the devices, but {clause}",
     )
-    return Diagnosis(subject="", cause=cause, helps=tuple(helps), nodes=nodes)
+    return Diagnosis(cause=cause, helps=(Help.waiting(on),) if on else (), nodes=nodes)
 
 
 def of_gang(model: ClusterModel, pod: PodInfo, blocked: Reason | None) -> Diagnosis | None:
@@ -103,7 +108,7 @@ def of_gang(model: ClusterModel, pod: PodInfo, blocked: Reason | None) -> Diagno
         missing = GangTooLarge(
             code=tree.code, group=pod.group, least=0, members=0, fitting=0, why=str(tree)
         )
-        return Diagnosis(subject="", cause=missing)
+        return Diagnosis(cause=missing)
     if not tree.gang or tree.kind != POD_GROUP:
         return None
     there = len(tree.rows)
@@ -113,13 +118,13 @@ def of_gang(model: ClusterModel, pod: PodInfo, blocked: Reason | None) -> Diagno
     if not tree.is_ready:
         text = f"create {counted(tree.least - cause.members, 'more pod')} of the gang"
         helps = (Help(kind="add", now=False, to=text),)
-        return Diagnosis(subject="", cause=cause, helps=helps)
+        return Diagnosis(cause=cause, helps=helps)
     if blocked is not None and blocked.rule is not NO_DOMAIN:
         return None
     if blocked is not None:
         _, _, key, domain, fitting = blocked.fields
         cause = replace(cause, code=blocked.code, topology=key, domain=domain, fitting=int(fitting))
-        return Diagnosis(subject="", cause=cause, helps=_lower(cause, pod))
+        return Diagnosis(cause=cause, helps=_lower(cause, pod))
     return _first_failing(model, members, replace(cause, fitting=there))
 
 
@@ -151,7 +156,7 @@ def _first_failing(
             cause = replace(cause, fitting=cause.fitting + 1)
     helps = _lower(cause, members[0])
     if found is None:
-        return Diagnosis(subject="", cause=cause, helps=helps)
+        return Diagnosis(cause=cause, helps=helps)
     cause = replace(cause, cause=found.cause)
     waits = [each for each in found.helps if each.kind in {"spelling", "wait", "add"}]
     every = [*waits[:2], *helps]
@@ -184,11 +189,11 @@ def of_missing_resource(asked: PodQuestion) -> Diagnosis | None:
             continue
         offered = {n for n in table.columns if "/" in n and table.allocatable(n)[rows].any()}
         near = similar(resource, sorted(offered | asked.state.demands.provided.keys()))
-        field = resource_field(asked.pod.obj, {resource})
+        field = resource_fields(asked.pod.obj, {resource})[0]
         mark = MarkedField(owner=("pod", str(asked.pod.key)), field=field, text=str(amount))
         cause = Refused(code="DRA073", text=str(Reason(NOT_OFFERED, (resource,))), mark=mark)
         helps = (Help(kind="spelling", now=False, to=f"'{near}'"),) if near else ()
-        return Diagnosis(subject="", cause=cause, helps=helps, nodes=table.count)
+        return Diagnosis(cause=cause, helps=helps, nodes=table.count)
     return None
 
 
@@ -204,10 +209,9 @@ def of_preemption(asked: PodQuestion) -> Diagnosis | None:
     if not leaving:
         return None
     reason = Reason(NOMINATED, (name, joined([shortened(each) for each in leaving])))
-    who = tuple(f"pod {each}" for each in leaving)
-    helps = (Help(kind="wait", who=who, number=len(who), note="all"),)
+    helps = (Help.waiting((f"pod {each}" for each in leaving), "all"),)
     cause = Refused(code=reason.code, text=str(reason))
-    return Diagnosis(subject="", cause=cause, helps=helps, nodes=asked.table.count)
+    return Diagnosis(cause=cause, helps=helps, nodes=asked.table.count)
 
 
 def of_claims_elsewhere(asked: PodQuestion, unfit: Unfit, every: Unfit) -> Diagnosis | None:
@@ -232,7 +236,7 @@ def of_claims_elsewhere(asked: PodQuestion, unfit: Unfit, every: Unfit) -> Diagn
         able=(),
         detail=f"claim {names} has its devices {where}",
     )
-    return Diagnosis(subject="", cause=cause, nodes=total)
+    return Diagnosis(cause=cause, nodes=total)
 
 
 def of_refusal(
@@ -242,21 +246,21 @@ def of_refusal(
     pod = asked.pod
     if reason is None:
         cause: WaitingCause = Refused(code=refusal.code or "DRA060", text=refusal.message)
-        return Diagnosis(subject="", cause=cause)
+        return Diagnosis(cause=cause)
     if reason.rule is QUOTA_EXCEEDED:
         name, resource, more, used, limit = reason.fields
         what = resource.removesuffix(CLASS_SUFFIX)
         text = f"quota {name} allows {limit} of {what}, {used} in use and {more} more asked for"
         mark = _entry_mark(pod, [entry.template for entry in pod_claims(pod.obj)])
-        return Diagnosis(subject="", cause=Refused(code="DRA061", text=text, mark=mark))
+        return Diagnosis(cause=Refused(code="DRA061", text=text, mark=mark))
     if reason.rule is GATED:
         text = f"{counted(len(reason.fields), 'scheduling gate')} to be removed first: "
         cause = Refused(code=reason.code, text=text + listed(reason.fields))
-        return Diagnosis(subject="", cause=cause)
+        return Diagnosis(cause=cause)
     if reason.rule not in KINDS:
         volumes = reason.rule.plugin == "VolumeBinding" and model is not None
         mark = _unbound_mark(model, pod) if volumes and model is not None else None
-        return Diagnosis(subject="", cause=Refused(code=reason.code, text=str(reason), mark=mark))
+        return Diagnosis(cause=Refused(code=reason.code, text=str(reason), mark=mark))
     kind, name = KINDS[reason.rule], reason.subject
     every = [] if model is None else [key(item) for item in model.objects.of(kind)]
     known = tuple(each for space, each in every if space == pod.key.namespace)
@@ -271,7 +275,7 @@ def of_refusal(
         code="DRA001", text=str(reason), missing=kind, name=name, known=known,
         elsewhere=elsewhere, mark=mark,
     )  # fmt: skip
-    return Diagnosis(subject="", cause=cause, helps=helps)
+    return Diagnosis(cause=cause, helps=helps)
 
 
 def _unbound_mark(model: ClusterModel, pod: PodInfo) -> MarkedField | None:
@@ -292,9 +296,5 @@ def _entry_mark(pod: PodInfo, names: Sequence[str]) -> MarkedField | None:
             if name and name in names:
                 field = f"spec.resourceClaims[{number}].resourceClaim{end}"
                 return MarkedField(owner=owner, field=field, text=name)
-    for number, volume in enumerate(spec_of(pod.obj).get("volumes") or ()):
-        claim: str = (volume.get("persistentVolumeClaim") or {}).get("claimName") or ""
-        if claim in names:
-            field = f"spec.volumes[{number}].persistentVolumeClaim.claimName"
-            return MarkedField(owner=owner, field=field, text=claim)
-    return None
+    field, name = volume_field(pod.obj, names)
+    return MarkedField(owner=owner, field=field, text=name) if field else None

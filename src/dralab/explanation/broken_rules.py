@@ -10,7 +10,7 @@ from typing import Final
 
 from dralab.explanation.conditions import fewest
 from dralab.explanation.edits import pointer
-from dralab.explanation.names import listed, shortened
+from dralab.explanation.names import listed, shortened, volume_field
 from dralab.objects import host_ports
 from dralab.objects.metadata import NamespacedName, spec_of
 from dralab.scheduling.demands import PodDemand
@@ -219,7 +219,7 @@ class RuleTeller:
 
     def _volumes(self, reason: Reason) -> BrokenRule:
         claims = [name for name, _ in self.pod.volume_claims]
-        field, name = _volume_field(self.pod.obj, claims)
+        field, name = volume_field(self.pod.obj, claims)
         clause = {
             NO_VOLUME: f"no volume there suits claim {name}",
             VOLUME_IN_USE: "another pod uses a claim that only one pod may use (ReadWriteOncePod)",
@@ -322,11 +322,3 @@ def _preferring(pod: JsonObject, kind: str, what: str, number: int) -> Remedy:
         added = {"op": "add", "path": f"{path}/{PREFERRED}/-", "value": preferred}
     removed = {"op": "remove", "path": f"{path}/{REQUIRED}/{number}"}
     return Remedy(f"make the {what} a preference ({PREFERRED})", (removed, added))
-
-
-def _volume_field(pod: JsonObject, claims: Sequence[str]) -> tuple[str, str]:
-    for number, volume in enumerate(spec_of(pod).get("volumes") or ()):
-        name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
-        if name in claims:
-            return f"spec.volumes[{number}].persistentVolumeClaim.claimName", str(name)
-    return "", claims[0] if claims else ""

@@ -7,7 +7,7 @@
 `diagnose` finds them, `text` and `structured` tell them to people and to programs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -308,6 +308,12 @@ class Help:
     parts: tuple["Help", ...] = ()
     lacking: tuple[tuple[Reason, int], ...] = ()
 
+    @classmethod
+    def waiting(cls, who: Iterable[str], note: str = "any") -> "Help":
+        """Return that it helps to wait until one of some has ended (`any`), or `all` of them."""
+        names = tuple(who)
+        return cls(kind="wait", who=names, number=len(names), note=note)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
@@ -316,8 +322,8 @@ class Diagnosis:
     `unfit` counts nodes that are ruled out by rules about them.
     """
 
-    subject: str
     cause: WaitingCause
+    subject: str = ""
     helps: tuple[Help, ...] = ()
     nodes: int = 0
     grouped: Callable[[], tuple[NodeGroup, ...]] = tuple

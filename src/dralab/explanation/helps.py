@@ -110,7 +110,7 @@ class _Proposals:
                         parts[number] = replace(each, note="")
                     first.add(place)
             if holders := sorted({name for each in found for name in each.holders}):
-                parts.insert(0, Help(kind="wait", who=tuple(holders), number=len(holders)))
+                parts.insert(0, Help.waiting(holders, ""))
             yield Help(kind="several", parts=tuple(parts)) if len(parts) > 1 else parts[0]
 
     # --- by cause

@@ -228,7 +228,7 @@ def extended_of(cluster: Snapshot) -> dict[str, tuple[str, str]]:
     for pod, user in cluster.users():
         for claim in (*user.claims, *user.allocated):
             if SYNTHETIC in (claim["metadata"].get("annotations") or {}):
-                field = resource_field(pod, cluster.provided)
+                field = resource_fields(pod, cluster.provided)[0]
                 found[claim_name(claim)] = f"{user.namespace}/{user.name}", field
     return found
 
@@ -240,11 +240,21 @@ def claim_name(claim: JsonDict) -> str:
     return f"{metadata['namespace']}/{name}" if metadata.get("namespace") else name
 
 
-def resource_field(pod: JsonDict, provided: Container[str]) -> str:
-    """Return where a pod first asks for a resource that devices provide."""
-    for number, container in enumerate(spec_of(pod).get("containers") or ()):
-        for part in ("requests", "limits"):
-            for resource in (container.get("resources") or {}).get(part) or ():
-                if resource in provided:
-                    return f"spec.containers[{number}].resources.{part}[{resource}]"
-    return "spec.containers"
+def resource_fields(pod: JsonObject, provided: Container[str]) -> list[str]:
+    """Return where a pod asks for resources that devices provide; at least one place."""
+    return [
+        f"spec.containers[{number}].resources.{part}[{resource}]"
+        for number, container in enumerate(spec_of(pod).get("containers") or ())
+        for part in ("requests", "limits")
+        for resource in (container.get("resources") or {}).get(part) or ()
+        if resource in provided
+    ] or ["spec.containers"]
+
+
+def volume_field(pod: JsonObject, claims: Sequence[str]) -> tuple[str, str]:
+    """Return where a pod names the first of some volume claims, and that one; else no place."""
+    for number, volume in enumerate(spec_of(pod).get("volumes") or ()):
+        name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        if name in claims:
+            return f"spec.volumes[{number}].persistentVolumeClaim.claimName", str(name)
+    return "", claims[0] if claims else ""

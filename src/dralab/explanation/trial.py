@@ -18,7 +18,7 @@ from dralab.explanation.causes import Help, MarkedField
 from dralab.explanation.conditions import fewest
 from dralab.explanation.edits import patch_of, pointer
 from dralab.explanation.inquiry import Inquiry
-from dralab.explanation.names import UNKNOWN, listed, shortened
+from dralab.explanation.names import UNKNOWN, listed, resource_fields, shortened
 from dralab.objects.budgets import covers, disruptions_allowed
 from dralab.objects.metadata import NamespacedName, key_of, metadata_of, spec_of
 from dralab.objects.pods import is_finished
@@ -209,14 +209,7 @@ class Trial(Confirming):
         mark, asked = help_.mark, self.asked
         if mark is None or mark.owner[0] != "claim" or _key(mark.owner[1]) in self.model.claims:
             return help_
-        containers = spec_of(asked.pod.obj).get("containers") or ()
-        fields = [
-            f"spec.containers[{number}].resources.{part}[{resource}]"
-            for number, container in enumerate(containers)
-            for part in ("requests", "limits")
-            for resource in (container.get("resources") or {}).get(part) or ()
-            if resource in asked.demand.extended
-        ]
+        fields = resource_fields(asked.pod.obj, asked.demand.extended)
         if help_.kind != "count" or len(asked.demand.extended) != 1 or len(fields) > 2:
             return help_
         value = str(help_.number)
@@ -349,7 +342,7 @@ def waits_for(inquiry: Inquiry, holders: Sequence[str]) -> Iterator[Help]:
             kept = fewest(several, partial(enough_of, node))
             best = kept if not best or len(kept) < len(best) else best
     if best:
-        yield Help(kind="wait", who=tuple(best), number=len(best), note="all")
+        yield Help.waiting(best, "all")
 
 
 MOST_MOVED: Final = 3

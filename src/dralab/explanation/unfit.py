@@ -195,8 +195,8 @@ def _against(
         case rule if rule is UNSELECTED:
             yield from _label_help(model, asked, name)
         case rule if rule in {INSUFFICIENT, TOO_MANY_PODS}:
-            if who := tuple(f"pod {each.pod.key}" for each in model.on(name)[:MOST_TRIED]):
-                yield Help(kind="wait", who=who, number=len(who), note="any")
+            if who := [f"pod {each.pod.key}" for each in model.on(name)[:MOST_TRIED]]:
+                yield Help.waiting(who)
             yield from _request_help(asked, name)
         case rule if rule is OTHER_NODE:
             edits = ({"op": "remove", "path": "/spec/nodeName"},)
@@ -297,9 +297,9 @@ def _rule_helps(asked: PodQuestion, names: Sequence[str]) -> Iterator[Help]:
     told = [(teller, each) for teller in tellers if (each := teller.told()) is not None]
     enough = [teller.enough(each.others) for teller, each in told]
     ending = [tuple(f"pod {name}" for name in each) for each in enough if each]
-    if alone := tuple(dict.fromkeys(who[0] for who in ending if len(who) == 1)):
-        yield Help(kind="wait", who=alone, number=len(alone), note="any")
+    if alone := list(dict.fromkeys(who[0] for who in ending if len(who) == 1)):
+        yield Help.waiting(alone)
     for who in sorted((who for who in ending if len(who) > 1), key=len):
-        yield Help(kind="wait", who=who, number=len(who), note="all")
+        yield Help.waiting(who, "all")
     for remedy in told[0][1].remedies if told else ():
         yield _edited(asked, names[0], remedy.text, remedy.edits)
