@@ -145,7 +145,7 @@ def up(
     _tell_without_today(profiles, drivers)
     components: list[Component] = [running]
     if wanted and "nodes" not in left_out:
-        components.append(Nodes(replace(wanted, classic="classic" in profiles)))
+        components.append(Nodes(replace(wanted, profiles=profiles)))
 
     if options.get("data") is None:
         options["data"] = data_of(snapshot, root)
@@ -185,12 +185,15 @@ def _profiles(text: str) -> "Sequence[str]":
 
 def _tell_without_today(profiles: "Sequence[str]", drivers: "Sequence[str]") -> None:
     """Say what does not run in a cluster without today's device API."""
+    from dralab.components.older_parts import drivers_of
+
     if "v1" in profiles:
         return
     note("without v1, no scheduler runs: `dralab schedule --kubeconfig` places k8srm and evolution")
     if "classic" in profiles:
         note("pods of classic DRA need kube-scheduler of 1.27 to 1.30, or --profile v1,classic")
-    if idle := [name for name in drivers if (name, "classic" in profiles) != ("fake", True)]:
+    served = {each.instead_of for each in drivers_of(profiles, drivers)}
+    if idle := [name for name in drivers if name not in served]:
         note(f"the devices of --driver {idle[0]} need v1: other generations do not see them")
 
 

@@ -28,7 +28,6 @@ from dralab.values.json_types import JsonDict
 
 if TYPE_CHECKING:
     from dralab.apiserver.server import ApiServer
-    from dralab.drivers.classic.plugin import ClassicPlugin
     from dralab.drivers.driver import Driver
     from dralab.drivers.publishing import SlicePublisher
     from dralab.drivers.stand_in import StandIn
@@ -44,13 +43,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 # With the fake driver alone there is one node, of the name that its documentation shows.
 FAKE_NODE: Final = "fake-dra-driver-cluster-worker"
-FAKE_NAMESPACE: Final = "fake-system"
-CLASSIC_CLASS: Final[JsonDict] = {
-    "apiVersion": "resource.k8s.io/v1alpha2",
-    "kind": "ResourceClass",
-    "metadata": {"name": "fake.3-shake.com"},
-    "driverName": "fake.resource.3-shake.com",
-}
 SIMULATED: Final = "simulated"
 PROCESS: Final = "process"
 # The user that reads all nodes and writes shared objects; a node writes as itself.
@@ -62,7 +54,8 @@ class NodeOptions:
     """Which nodes there are to be, and what is on them.
 
     Nodes may be `named` one by one. Without `nodes` there is one, or as many as the fleet's shape
-    has of its own. `drivers` are names of built-in ones, or classes of your own. With `root` each
+    has of its own. `drivers` are names of built-in ones, or classes of your own; those that an
+    older generation has in their place run where `profiles` names it. With `root` each
     node has a directory there, named like it, in which real drivers find it as they find a kubelet:
     `plugins_registry`, `plugins`, `cdi`, and its checkpoint. With `namespaces` and a root,
     containers that are processes have mount namespaces, in which the node's paths are those of its
@@ -74,7 +67,7 @@ class NodeOptions:
     fleet: str = ""
     drivers: Sequence["str | type[Driver]"] = ()
     runtime: str = SIMULATED
-    classic: bool = False
+    profiles: Sequence[str] = ()
     images: Mapping[str, Sequence[str]] = field(default_factory=dict)
     seed: int = 0
     root: Path | None = None
@@ -233,17 +226,12 @@ def assemble(
     sockets: list[Any] = []
     found = _described(wanted)
 
-    classic = wanted.classic and "fake" in wanted.drivers
-    if classic:
-        from dralab.drivers.classic.controller import ClassicController
-        from dralab.drivers.classic.plugin import AllocationStates
-
-        ClassicController(manager)
-        states = AllocationStates(manager)
+    older = older_parts.drivers_of(wanted.profiles, wanted.drivers)
+    serving = [each.start(manager) for each in older]
 
     def on_node(kubelet: "Kubelet") -> None:
-        if classic:
-            states.plugins[kubelet.name] = install_classic(kubelet)
+        for serve in serving:
+            serve(kubelet)
         for driver in found.get(kubelet.name, ()):
             install(kubelet, driver, publisher)
         if wanted.root is not None:
@@ -254,8 +242,7 @@ def assemble(
     kubelets.listeners = sockets
     kubelets.on_node = on_node
     objects = [*_classes(found), *_shared_slices(wanted), *also]
-    if classic:
-        objects += [_namespace(FAKE_NAMESPACE), CLASSIC_CLASS]
+    objects += [item for each in older for item in each.objects]
 
     def create(index: int) -> int | None:
         _create(manager.client, objects[index])
@@ -369,20 +356,6 @@ def listen(kubelet: "Kubelet", root: Path, sockets: list[Any], nri: Path | None 
     kubelet.hooks = hooks
 
 
-def install_classic(kubelet: "Kubelet") -> "ClassicPlugin":
-    """Have the classic fake driver serve a node; return its plugin."""
-    from dralab.drivers.classic.plugin import ClassicPlugin
-
-    client = kubelet.kubelets.manager.client  # the driver's: a node may not read all claims
-    plugin = ClassicPlugin(kubelet.name, client, kubelet.directory)
-    plugin.on_resources = partial(
-        kubelet.kubelets.named_slices.set_devices, kubelet.name, plugin.driver
-    )
-    plugin.start()
-    kubelet.register(plugin)
-    return plugin
-
-
 def _sample(wanted: NodeOptions) -> Any:
     from dralab.fleet import shapes
 
@@ -446,8 +419,9 @@ def _described(wanted: NodeOptions) -> dict[str, list["Driver"]]:
             kind = SampleDevices if node else SampleNetworkDevices
             for each in [node] if node else every:
                 found.setdefault(each, []).append(kind(each, name, parts))
+    older = {each.instead_of for each in older_parts.drivers_of(wanted.profiles, wanted.drivers)}
     for kind_of in wanted.drivers:
-        if kind_of == "fake" and wanted.classic:
+        if kind_of in older:
             continue
         make = DRIVERS[kind_of] if isinstance(kind_of, str) else kind_of
         for node in every:
@@ -481,10 +455,6 @@ def _classes(found: Mapping[str, Sequence["Driver"]]) -> list[JsonDict]:
         for name, driver in sorted(first.items())
         for obj in ([device_class(name)] if isinstance(driver, SampleDevices) else classes(driver))
     ]
-
-
-def _namespace(name: str) -> JsonDict:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def _create(client: Client, obj: JsonDict) -> None:

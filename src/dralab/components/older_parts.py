@@ -4,8 +4,9 @@ The one place where the assembly knows them: their controllers, their part of th
 what dralab's users may do for them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from dralab.api.kinds import Kinds
@@ -20,8 +21,10 @@ from dralab.runtime.resources import (
     SCHEDULING_CONTEXTS,
     is_served,
 )
+from dralab.values.json_types import JsonDict
 
 if TYPE_CHECKING:
+    from dralab.node.kubelets import Kubelet
     from dralab.scheduler.scheduler import Scheduler
 
 K8SRM: Final = "devmgmtproto.k8s.io"
@@ -32,11 +35,24 @@ def _nothing(_manager: Manager, _scheduler: "Scheduler") -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OlderDriver:
+    """The driver of an older generation in place of a built-in one of today's, with its objects.
+
+    `start` begins its control plane; what it returns has the driver serve a node.
+    """
+
+    instead_of: str
+    objects: Sequence[JsonDict]
+    start: Callable[[Manager], Callable[["Kubelet"], None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OlderParts:
     """What runs where a server has the collection `sign`.
 
     `controllers` by their names: each takes a manager that acts as its account. `accounts` and
-    `scheduler_rules` are rules for the roles of service accounts and of the scheduler.
+    `scheduler_rules` are rules for the roles of service accounts and of the scheduler. `driver` is
+    one of its own for nodes.
     """
 
     profile: str
@@ -45,6 +61,7 @@ class OlderParts:
     scheduling: Callable[[Manager, "Scheduler"], object] = _nothing
     accounts: Mapping[str, Sequence[Rule]] = field(default_factory=dict)
     scheduler_rules: Sequence[Rule] = ()
+    driver: OlderDriver | None = None
 
     def control(self, manager: Manager, *, without: Sequence[str] = ()) -> None:
         """Put the controllers on a manager."""
@@ -155,8 +172,42 @@ def _classic_scheduling(manager: Manager, scheduler: "Scheduler") -> object:
     return ClassicScheduling(manager, scheduler)
 
 
+def _classic_driver(manager: Manager) -> Callable[["Kubelet"], None]:
+    from dralab.drivers.classic.controller import ClassicController
+    from dralab.drivers.classic.plugin import AllocationStates, ClassicPlugin
+
+    ClassicController(manager)
+    states = AllocationStates(manager)
+
+    def serve(kubelet: "Kubelet") -> None:
+        kubelets = kubelet.kubelets
+        client = kubelets.manager.client  # the driver's: a node may not read all claims
+        plugin = ClassicPlugin(kubelet.name, client, kubelet.directory)
+        plugin.on_resources = partial(
+            kubelets.named_slices.set_devices, kubelet.name, plugin.driver
+        )
+        plugin.start()
+        kubelet.register(plugin)
+        states.plugins[kubelet.name] = plugin
+
+    return serve
+
+
 _CLASSIC: Final = OlderParts(
     profile="classic",
+    driver=OlderDriver(
+        instead_of="fake",
+        objects=[
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fake-system"}},
+            {
+                "apiVersion": "resource.k8s.io/v1alpha2",
+                "kind": "ResourceClass",
+                "metadata": {"name": "fake.3-shake.com"},
+                "driverName": "fake.resource.3-shake.com",
+            },
+        ],
+        start=_classic_driver,
+    ),
     sign=SCHEDULING_CONTEXTS,
     # The controller of today's claims has the same name and account.
     controllers={registry.CLAIMS: _classic_claims},
@@ -201,3 +252,9 @@ _CLASSIC: Final = OlderParts(
     ],
 )
 PARTS: Final = (_K8SRM, _EVOLUTION, _CLASSIC)
+
+
+def drivers_of(profiles: Collection[str], drivers: Collection[object]) -> list[OlderDriver]:
+    """Return the drivers of older generations that run in place of built-in ones."""
+    found = [parts.driver for parts in PARTS if parts.profile in profiles]
+    return [each for each in found if each is not None and each.instead_of in drivers]
