@@ -7,6 +7,7 @@ there enough for all together. Everything is counted; nothing is decided here.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import Final
 
@@ -130,74 +131,65 @@ class _FactCollector:
         offer = self.node_devices.offers[number]
         device = offer.device
         here = Excluded("node", 1, offer.id)
+        no = partial(replace, here)
         if not offer.here:
             skips = offer.slice.skip_node_operations
             if skips and not self.node_devices.view.node.skips_operations:
-                return replace(here, why="feature", detail=UNDECLARED)
+                return no(why="feature", detail=UNDECLARED)
             return here
-        features = self.problem.features
-        if device.binding_conditions and not features.binding_conditions:
-            return replace(here, why="feature", detail="binding conditions")
+        if device.binding_conditions and not self.problem.features.binding_conditions:
+            return no(why="feature", detail="binding conditions")
         for where, index, selector in alternative.conditions:
+            refused = partial(no, where=where, index=index, detail=selector.text)
             try:
-                accepted = selector.matches(device)
+                if not selector.matches(device):
+                    return refused(why="selector")
             except DeviceSelectorError as error:
                 text = selector_sentence(where, index, str(offer.id), error)
-                return replace(
-                    here, why="error", where=where, index=index, detail=selector.text, error=text
-                )
-            if not accepted:
-                return replace(here, why="selector", where=where, index=index, detail=selector.text)
+                return refused(why="error", error=text)
         if not self.eligibility.offered(number):
             detail = "counters" if device.consumes else "node operations to skip"
-            return replace(here, why="feature", detail=detail)
+            return no(why="feature", detail=detail)
         return self._left(alternative, number, here) or self._constrained(alternative, number, here)
 
     def _left(self, alternative: Alternative, number: int, here: Excluded) -> Excluded | None:
         amounts = self.eligibility.amounts(alternative, number)
         if amounts is None:
             return self._too_small(alternative, number, here)
-        untolerated = (
-            self.eligibility.untolerated(alternative, number)
-            if self.problem.features.device_taints
-            else None
-        )
-        bit = 1 << number
+        device, bit = self.node_devices.offers[number].device, 1 << number
+        held = partial(replace, here, holders=self.in_use.holders.get(here.example, ()))
         if not alternative.admin and self.start.used & bit:
-            return replace(here, why="in-use", holders=self.in_use.holders.get(here.example, ()))
-        if untolerated is not None:
-            taint = self.node_devices.offers[number].device.taints[untolerated]
-            return replace(here, why="taint", taint=taint)
-        if alternative.admin:
-            return None
+            return held(why="in-use")
+        untolerated = self.eligibility.untolerated(alternative, number)
+        if untolerated is not None and self.problem.features.device_taints:
+            return replace(here, why="taint", taint=device.taints[untolerated])
         shared = bool(self.node_devices.shareable & bit)
+        taken = amounts if shared else None
         if (
-            self.node_devices.take_device(self.start, number, amounts if shared else None)
-            is not None
+            alternative.admin
+            or self.node_devices.take_device(self.start, number, taken) is not None
         ):
             return None
         if shared and number in self.start.room:
-            names = list(self.node_devices.offers[number].device.capacity)
-            for name, have, want in zip(names, self.start.room[number], amounts, strict=True):
+            room = self.start.room[number]
+            for name, have, want in zip(device.capacity, room, amounts, strict=True):
                 if want > have:
-                    return replace(
-                        here, why="capacity", detail=name, needed=want, offered=have,
-                        holders=self.in_use.holders.get(here.example, ()),
-                    )  # fmt: skip
+                    return held(why="capacity", detail=name, needed=want, offered=have)
         return self._overdrawn(number, here)
 
     def _too_small(self, alternative: Alternative, number: int, here: Excluded) -> Excluded:
         device = self.node_devices.offers[number].device
         known = {device.written(name): item for name, item in device.capacity.items()}
         fractional = self.problem.features.fractional_ranges
+        no = partial(replace, here, why="capacity")
         for name, asked in alternative.subrequest.capacity.items():
             item = known.get(name)
             if item is None:
-                return replace(here, why="capacity", detail=name, needed=asked)
+                return no(detail=name, needed=asked)
             amount = item.policy.amount(asked, item.value, fractional=fractional)
             if amount is None or amount > item.value:
-                return replace(here, why="capacity", detail=name, needed=asked, offered=item.value)
-        return replace(here, why="capacity")
+                return no(detail=name, needed=asked, offered=item.value)
+        return no()
 
     def _overdrawn(self, number: int, here: Excluded) -> Excluded:
         consumption = self.node_devices.consumptions[number]
@@ -205,15 +197,12 @@ class _FactCollector:
             return replace(here, why="in-use", holders=self.in_use.holders.get(here.example, ()))
         counter_group = self.node_devices.counter_groups[consumption.counter_group]
         remaining = self.start.remaining[consumption.counter_group]
-        holders = self._holders_of(consumption.counter_group)
+        no = partial(replace, here, holders=self._holders_of(consumption.counter_group))
         for position, amount in consumption.amounts:
-            if remaining.counters[position] < amount:
-                return replace(
-                    here, why="counters", detail="/".join(counter_group.counters[position]),
-                    needed=amount, offered=remaining.counters[position], holders=holders,
-                )  # fmt: skip
-        position = consumption.groups[0][0]
-        return replace(here, why="groups", detail=counter_group.sets[position], holders=holders)
+            have, name = remaining.counters[position], "/".join(counter_group.counters[position])
+            if have < amount:
+                return no(why="counters", detail=name, needed=amount, offered=have)
+        return no(why="groups", detail=counter_group.sets[consumption.groups[0][0]])
 
     def _holders_of(self, counter_group: int) -> tuple[str, ...]:
         """Return who holds devices that draw on a counter group, other nodes' too."""
@@ -230,23 +219,16 @@ class _FactCollector:
     def _constrained(
         self, alternative: Alternative, number: int, here: Excluded
     ) -> Excluded | None:
-        for constraint in self._binding(alternative):
-            if constraint.kind in {"match", "distinct"}:
-                try:
-                    values = self.eligibility.values(alternative, number, constraint.name)
-                except SearchError as error:
-                    return replace(
-                        here, why="error", where="derived attribute",
-                        detail=constraint.name, error=str(error),
-                    )  # fmt: skip
-                if values is None:
-                    return replace(here, why="attribute", detail=constraint.name)
+        for rule in self.problem.claims[alternative.claim].constraints:
+            if rule.kind not in {"match", "distinct"} or not rule.covers(alternative.name):
+                continue
+            no = partial(replace, here, detail=rule.name)
+            try:
+                if self.eligibility.values(alternative, number, rule.name) is None:
+                    return no(why="attribute")
+            except SearchError as error:
+                return no(why="error", where="derived attribute", error=str(error))
         return None
-
-    def _binding(self, alternative: Alternative) -> Iterator[Constraint]:
-        for constraint in self.problem.claims[alternative.claim].constraints:
-            if constraint.covers(alternative.name):
-                yield constraint
 
     # --- all requests together
 
