@@ -10,12 +10,11 @@ from click.testing import CliRunner
 
 from builders import obj, worker
 from crowded import flat, gpu_node, holder, waiter
-from dralab.capacity.commands import commands
 from dralab.capacity.defragment import defragment
 from dralab.capacity.departures import Departures
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.moves import clear_for
-from dralab.capacity.steps import steps
+from dralab.capacity.steps import commands, steps
 from dralab.cli.main import main
 from dralab.scheduling.model import ClusterModel
 

@@ -4,18 +4,18 @@ A move evicts a pod and lets it run elsewhere at once, with the devices that the
 there. For a pod that ends up on node n, let V be the pods of n that a plan moves. As it never hurts
 that pods leave, the pod fits on n without V: no plan is cheaper than the cheapest such V of any
 node. Sets V are tried from the cheapest on. Where the pods of V find places, the plan is as cheap
-as any. Where they do not, others make way for them (a chain), and `exhaustion` settles what is
-small. Sets that could not be excluded lower the bound; `bound` is proved in any case.
+as any. Where they do not, others make way for them (a chain), and in small clusters every
+sequence of moves is tried. Sets that could not be excluded lower the bound; `bound` is proved in
+any case.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from itertools import count
+from itertools import combinations, count
 from typing import Final
 
 from dralab.capacity.departures import Departure, Departures, Tries
-from dralab.capacity.exhaustion import cheaper
 from dralab.capacity.need import PodToPlace
 from dralab.capacity.relocation import Move, Relocation
 from dralab.scheduling.demands import BlockedPod
@@ -238,3 +238,69 @@ class _MoveSearch:
         if longer <= LONGEST_CHAIN and room and not self.tries.exhausted:
             number = next(self._numbers)
             heappush(self._heap, replace(each, cost=cost, number=number, chain=True))
+
+
+# --- every sequence of moves, depth first by rising cost, in clusters that are small enough
+
+# Beyond so many pods times nodes nothing is tried.
+SMALL: Final = 3_000
+Plan = tuple[list[Move], PodPlacement]
+
+
+def cheaper(relocation: Relocation, start: int, below: int) -> tuple[Plan | None, int]:
+    """Return the cheapest plan that costs at least `start` and less than `below`, and the bound.
+
+    The bound is the least cost that was not excluded; `below` if there is no cheaper plan.
+    """
+    model = relocation.model
+    if len(model.running) * model.state.table.count > SMALL:
+        return None, start
+    for cost in range(start, below):
+        found = _Exhaustion(relocation).within(cost, "")
+        if found is not None:
+            return found, cost
+        if relocation.tries.exhausted:
+            return None, cost
+    return None, below
+
+
+class _Exhaustion:
+    def __init__(self, relocation: Relocation) -> None:
+        self.relocation = relocation
+        self.model = relocation.model
+        self.costs = relocation.costs
+        self.need: PodToPlace = relocation.need
+
+    def within(self, left: int, last: str) -> Plan | None:
+        """Return moves that cost at most what is left; `last` moved just before."""
+        found = self.model.find_place(self.need.pod)
+        if found is not None:
+            return [], found
+        if left < self.costs.least or not self._is_possible(left):
+            return None
+        for each in self.model.in_order(self.model.running.values()):
+            uid = each.pod.uid
+            if uid == last or uid in self.costs.refused or self.costs.of(each.pod) > left:
+                continue
+            for placement in self.relocation.targets(each):
+                with self.model.tentatively():
+                    move = self.relocation.do(each, placement, self.need.pod.key)
+                    rest = self.within(left - move.cost, uid)
+                if rest is not None:
+                    return [move, *rest[0]], rest[1]
+                if self.relocation.tries.exhausted:
+                    return None
+        return None
+
+    def _is_possible(self, left: int) -> bool:
+        """Return whether the pod fits somewhere once pods of that cost have left."""
+        if self.need.by_pods:
+            return True
+        for row in self.need.rows():
+            pods = self.relocation.departures.pods(row)
+            for size in range(1, min(len(pods), left // self.costs.least) + 1):
+                for leaving in combinations(pods, size):
+                    cost = sum(self.costs.of(each.pod) for each in leaving)
+                    if cost <= left and self.need.met_without(row, leaving) is not False:
+                        return True
+        return False

@@ -10,14 +10,13 @@ import click
 import orjson
 
 from dralab.api.status import ApiError
-from dralab.capacity.commands import commands
 from dralab.capacity.defragment import Defragmentation, carry_out
 from dralab.capacity.defragment import defragment as answer
 from dralab.capacity.execution import Consent, Execution
 from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.moves import Clearing
 from dralab.capacity.relocation import Move, devices_of
-from dralab.capacity.steps import MoveStep, Step, cordons, steps
+from dralab.capacity.steps import MoveStep, Step, commands, cordons, steps
 from dralab.capacity.structured import structured_moves
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options

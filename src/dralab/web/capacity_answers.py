@@ -15,10 +15,9 @@ from dralab.capacity.changes import (
     UnknownName,
     devices_of_one,
 )
-from dralab.capacity.commands import commands
 from dralab.capacity.defragment import defragment
 from dralab.capacity.move_costs import MoveCosts
-from dralab.capacity.steps import steps
+from dralab.capacity.steps import commands, steps
 from dralab.capacity.structured import structured_moves, structured_what_if
 from dralab.capacity.what_if import what_if
 from dralab.objects.metadata import NamespacedName, key_of

@@ -23,13 +23,12 @@ from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict
 from dralab.web.capacity_answers import answer_moves, answer_what_if
-from dralab.web.causes import causes
 from dralab.web.fleet_map import fleet_map
 from dralab.web.pod_events import event_list, owners_of_events
 from dralab.web.pod_story import story, usable
 from dralab.web.remedies import tried
 from dralab.web.sources import ObjectSource, UnreadableClusterError
-from dralab.web.waiting_list import named, waiting_list
+from dralab.web.waiting_list import causes, named, waiting_list
 
 # What is followed tells cheaply whether something changed; anything else has to be listed.
 SHORTEST: Final = SECOND // 2
