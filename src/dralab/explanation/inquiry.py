@@ -1,28 +1,25 @@
 """One question of why: the problem, its alternatives, and what the fleet has for each.
 
 `causes_of` finds the cause with it, `helps` what would help. It asks the allocator and counts; it
-decides nothing. The page shows the counts as a funnel, and the devices that suit on its map.
+decides nothing.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from dralab.allocation.facts import Excluded, RequestFacts
-from dralab.allocation.pools import SliceCatalog
-from dralab.allocation.problem import Claim, DeviceId, Node, Problem
+from dralab.allocation.problem import Claim, Problem
 from dralab.allocation.search.alternatives import (
     Alternative,
-    LocatedSelector,
     RefusedError,
     alternatives_of,
     check_constraints,
 )
 from dralab.explanation import misses
 from dralab.explanation.causes import Asked, MarkedField, Owner, Refused
-from dralab.explanation.findings import against_each, findings
-from dralab.explanation.misses import selects
+from dralab.explanation.findings import findings
 from dralab.explanation.names import HolderEnd, taint_text
 from dralab.explanation.questions import (
     AlikeNodes,
@@ -285,76 +282,3 @@ def _fact(asking: FleetQuestions, alone: Problem, place: AlikeNodes) -> RequestF
 
 def _nearer(item: Excluded, known: Excluded | None) -> bool:
     return known is None or item.needed - item.offered < known.needed - known.offered
-
-
-def funnels(problem: Problem, nodes: Sequence[Node], catalog: SliceCatalog) -> list[dict[str, Any]]:
-    """Return, for each alternative of each request, its steps with the devices that are left.
-
-    The first step counts all devices that the nodes can use, the last one those that could serve
-    the request alone now; `blocked` counts by what the others are blocked. Nothing for claims that
-    cannot be read.
-    """
-    inquiry = Inquiry(FleetQuestions(problem, nodes, catalog=catalog))
-    if inquiry.read_claims() is not None:
-        return []
-    return [_funnel(inquiry, each) for each in inquiry.each_alternative()]
-
-
-def _funnel(inquiry: Inquiry, alternative: Alternative) -> dict[str, Any]:
-    kinds = inquiry.kinds
-    steps: list[dict[str, Any]] = [{"what": "devices", "text": "", "devices": total_of(kinds)}]
-    for located in alternative.conditions:
-        kinds = [kind for kind in kinds if selects([located], kind.device)]
-        steps.append(
-            {"what": _origin(located), "text": located.selector.text, "devices": total_of(kinds)}
-        )
-    supply = inquiry.supply(alternative)
-    steps.append({"what": "free", "text": "", "devices": supply.free})
-    return {
-        "claim": inquiry.claim_of(alternative),
-        "request": alternative.name,
-        "class": alternative.device_class.name,
-        "count": "All" if alternative.all else alternative.count,
-        "steps": steps,
-        "blocked": dict(supply.blocked),
-        "where": supply.where,
-        "onOneNode": supply.most_free,
-    }
-
-
-def _origin(located: LocatedSelector) -> str:
-    return "class" if located.where.startswith("class ") else "selector"
-
-
-NOTHING: Final = frozenset[DeviceId]()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsableDevices:
-    """Devices that suit a request: `now` could serve it as things are.
-
-    `later` could once they are released, untainted, or not blocked by counters of others.
-    """
-
-    now: frozenset[DeviceId] = NOTHING
-    later: frozenset[DeviceId] = NOTHING
-
-
-def usable_devices(problem: Problem, nodes: Sequence[Node], catalog: SliceCatalog) -> UsableDevices:
-    """Return the devices that suit any request; none for claims that cannot be read."""
-    if not nodes:
-        return UsableDevices()
-    inquiry = Inquiry(FleetQuestions(problem, nodes[:1], catalog=catalog))
-    if inquiry.read_claims() is not None:
-        return UsableDevices()
-    alternatives = list(inquiry.each_alternative())
-    now: set[DeviceId] = set()
-    later: set[DeviceId] = set()
-    for node in nodes:
-        view = catalog.view(node, problem.features)
-        for device, reasons in against_each(problem, view, alternatives):
-            if any(each is None for each in reasons):
-                now.add(device)
-            elif any(each is not None and each.why in BLOCKS for each in reasons):
-                later.add(device)
-    return UsableDevices(now=frozenset(now), later=frozenset(later - now))

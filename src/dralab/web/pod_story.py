@@ -5,12 +5,17 @@ Then what its node made of them: the ids and the health that the kubelet reports
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dralab.allocation.problem import DeviceId
+from dralab.allocation.pools import SliceCatalog
+from dralab.allocation.problem import DeviceId, Node, Problem
+from dralab.allocation.search.alternatives import Alternative
 from dralab.explanation.answers import ChosenDevice, asked_again, why_held
-from dralab.explanation.inquiry import funnels, usable_devices
+from dralab.explanation.findings import against_each
+from dralab.explanation.inquiry import BLOCKS, Inquiry, total_of
+from dralab.explanation.misses import selects
+from dralab.explanation.questions import FleetQuestions
 from dralab.objects.claims import allocation_of, claims_by_entry, consumers_of, results_of
 from dralab.objects.metadata import metadata_of, owners_of, spec_of, status_of
 from dralab.scheduling.backlog import Pending, key
@@ -33,7 +38,8 @@ def story(cluster: Snapshot, kind: str, namespace: str, name: str) -> dict[str, 
     problem, nodes = asked_again(cluster, found) if claims and not found.missing else (None, [])
     told: list[dict[str, Any]] = []
     if problem is not None and nodes:
-        told = funnels(problem, nodes, cluster.catalog)
+        inquiry = _inquiry(problem, nodes, cluster.catalog)
+        told = [_funnel(inquiry, each) for each in inquiry.each_alternative()] if inquiry else []
     why = {(each.claim, each.request, each.device): each for each in why_held(cluster, found)}
     return {
         "kind": found.kind,
@@ -62,11 +68,20 @@ def usable(cluster: Snapshot, kind: str, namespace: str, name: str) -> dict[str,
     found = _found(cluster, kind, namespace, name)
     if found is None:
         return None
-    if found.missing or not (found.claims or found.allocated):
-        return {"now": [], "later": []}
-    problem, nodes = asked_again(cluster, found)
-    told = usable_devices(problem, nodes, cluster.catalog)
-    return {"now": _by_pool(told.now), "later": _by_pool(told.later)}
+    now: set[DeviceId] = set()
+    later: set[DeviceId] = set()
+    if not found.missing and (found.claims or found.allocated):
+        problem, nodes = asked_again(cluster, found)
+        inquiry = _inquiry(problem, nodes[:1], cluster.catalog)
+        alternatives = [] if inquiry is None else list(inquiry.each_alternative())
+        for node in nodes if alternatives else ():
+            view = cluster.catalog.view(node, problem.features)
+            for device, reasons in against_each(problem, view, alternatives):
+                if any(each is None for each in reasons):
+                    now.add(device)
+                elif any(each is not None and each.why in BLOCKS for each in reasons):
+                    later.add(device)
+    return {"now": _by_pool(now), "later": _by_pool(later - now)}
 
 
 def _by_pool(devices: Iterable[DeviceId]) -> list[dict[str, Any]]:
@@ -183,3 +198,35 @@ def _unfit(cluster: Snapshot, found: Pending) -> list[dict[str, Any]]:
         {"reason": str(reason), "code": reason.code, "nodes": count}
         for reason, count in reasons.items()
     ]
+
+
+def _inquiry(problem: Problem, nodes: Sequence[Node], catalog: SliceCatalog) -> Inquiry | None:
+    """Return the questions about what is asked for; None for claims that cannot be read."""
+    inquiry = Inquiry(FleetQuestions(problem, nodes, catalog=catalog))
+    return inquiry if inquiry.read_claims() is None else None
+
+
+def _funnel(inquiry: Inquiry, alternative: Alternative) -> dict[str, Any]:
+    """Return the steps of an alternative, each with the devices that are left.
+
+    The first step counts all devices that the nodes can use, the last one those that could serve
+    the request alone now; `blocked` counts by what the others are blocked.
+    """
+    kinds = inquiry.kinds
+    steps: list[dict[str, Any]] = [{"what": "devices", "text": "", "devices": total_of(kinds)}]
+    for located in alternative.conditions:
+        kinds = [kind for kind in kinds if selects([located], kind.device)]
+        what = "class" if located.where.startswith("class ") else "selector"
+        steps.append({"what": what, "text": located.selector.text, "devices": total_of(kinds)})
+    supply = inquiry.supply(alternative)
+    steps.append({"what": "free", "text": "", "devices": supply.free})
+    return {
+        "claim": inquiry.claim_of(alternative),
+        "request": alternative.name,
+        "class": alternative.device_class.name,
+        "count": "All" if alternative.all else alternative.count,
+        "steps": steps,
+        "blocked": dict(supply.blocked),
+        "where": supply.where,
+        "onOneNode": supply.most_free,
+    }
