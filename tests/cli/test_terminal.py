@@ -10,9 +10,8 @@ from click.testing import CliRunner
 import builders
 from builders import claim, device, device_class, node, pod, pool, request
 from dralab.cli import kubectl_dra
-from dralab.cli._logs import LogFormatter
 from dralab.cli._output import table_lines
-from dralab.cli._terminal import UNSAFE, echo_json_text, escaped
+from dralab.cli._terminal import UNSAFE, LogFormatter, echo_json_text, escaped
 from dralab.cli.main import main
 
 # Clears the screen, sets the title, one byte CSI, reorders the line, overwrites it.

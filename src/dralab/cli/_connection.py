@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dralab.cli._logs import LogFormatter
 from dralab.cli._options import FILE, opt, options_of
-from dralab.cli._terminal import echo
+from dralab.cli._terminal import LogFormatter, echo
 from dralab.cli.errors import UnusableInput, refusing
 
 if TYPE_CHECKING:

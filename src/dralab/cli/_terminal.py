@@ -5,6 +5,7 @@ escape sequence in one of them could move the cursor, hide lines or answer for t
 right-to-left mark could show another text than the one that is there.
 """
 
+import logging
 import re
 from typing import Final
 
@@ -48,3 +49,17 @@ def echo_over(text: str) -> None:
 def write_file(content: bytes) -> None:
     """Write a file to stdout, for a pipe: what is in it is kept as it is."""
     click.echo(content, nl=False)
+
+
+class LogFormatter(logging.Formatter):
+    """Lines for people: what others have written in them is escaped."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record as text."""
+        return escaped(super().format(record))
+
+
+def escape_unconfigured() -> None:
+    """Escape also what is logged before, or without, a command that sets up logging."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(LogFormatter())

@@ -10,8 +10,8 @@ import click
 
 from dralab.cli._components import CDI, ROOT, run_until_told
 from dralab.cli._connection import ClusterConnection, cluster_options
-from dralab.cli._logs import LogFormatter
 from dralab.cli._options import opt, options
+from dralab.cli._terminal import LogFormatter
 from dralab.cli.apiserver import note
 from dralab.cli.errors import UnusableInput
 from dralab.kernel.extras import require

@@ -133,8 +133,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; report an OSError, such as a full disk, in one line."""
-        from dralab.cli._logs import escape_unconfigured
-        from dralab.cli._terminal import escaped
+        from dralab.cli._terminal import escape_unconfigured, escaped
         from dralab.kernel.extras import MissingExtraError
 
         escape_unconfigured()

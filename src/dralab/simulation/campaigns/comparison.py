@@ -7,6 +7,7 @@ from typing import Any
 from dralab.simulation.campaigns.grid import Campaign, CampaignCase, Numbers
 from dralab.simulation.reports.page import Chart, ReportPage
 from dralab.simulation.results import metrics
+from dralab.simulation.results.outputs import write_csv
 
 COLUMNS = (
     "scenario", "scheduler", "metric", "runs", "mean", "sd", "ci95",
@@ -54,19 +55,6 @@ def rows(campaign: Campaign, found: Mapping[CampaignCase, Numbers]) -> list[dict
 def _by_seed(runs: Mapping[int, Numbers], metric: str) -> dict[int, float]:
     found = {seed: numbers.get(metric) for seed, numbers in runs.items()}
     return {seed: float(value) for seed, value in found.items() if value is not None}
-
-
-def csv(table: list[dict[str, Any]]) -> str:
-    """Return the table as CSV."""
-    lines = [",".join(COLUMNS)]
-    lines += [",".join(_cell(row[column]) for column in COLUMNS) for row in table]
-    return "\n".join(lines) + "\n"
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.6f}" if isinstance(value, float) else str(value)
 
 
 def run_rows(campaign: Campaign, found: Mapping[CampaignCase, Numbers]) -> list[list[Any]]:
@@ -134,9 +122,8 @@ def write(
 ) -> list[dict[str, Any]]:
     """Write `campaign.csv`, `runs.csv` and `report.html`; return the table."""
     table = rows(campaign, found)
-    (folder / "campaign.csv").write_text(csv(table), encoding="utf-8")
-    lines = [",".join([*RUN_COLUMNS, *campaign.compared])]
-    lines += [",".join(map(_cell, row)) for row in run_rows(campaign, found)]
-    (folder / "runs.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    cells = [[row[column] for column in COLUMNS] for row in table]
+    write_csv(folder / "campaign.csv", COLUMNS, cells)
+    write_csv(folder / "runs.csv", [*RUN_COLUMNS, *campaign.compared], run_rows(campaign, found))
     page(campaign, table, found).write(folder / "report.html")
     return table

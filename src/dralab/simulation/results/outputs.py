@@ -1,7 +1,7 @@
 """The files of a run: summary, tasks and samples, as JSON, CSV and (with an extra) Parquet."""
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -57,12 +57,17 @@ def write(result: Result, folder: Path, *, parquet: bool | None = None) -> list[
         "samples": (sample_columns(result), sample_rows(result)),
     }
     for name, (columns, rows) in tables.items():
-        text = "\n".join([",".join(columns), *(",".join(map(_cell, row)) for row in rows)])
-        (folder / f"{name}.csv").write_text(text + "\n", encoding="utf-8")
+        write_csv(folder / f"{name}.csv", columns, rows)
         if parquet:
             paths.append(folder / f"{name}.parquet")
             write_parquet(paths[-1], columns, rows)
     return paths
+
+
+def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a table: fractions with six digits, nothing for None."""
+    lines = [",".join(columns), *(",".join(map(_cell, row)) for row in rows)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def summary(result: Result) -> dict[str, Any]:

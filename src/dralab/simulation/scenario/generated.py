@@ -29,11 +29,98 @@ from dralab.scenarios.tables import (
     whole,
 )
 from dralab.simulation.lifecycle.model import Pod
-from dralab.simulation.workloads import generate
 from dralab.simulation.workloads.jobs import Delay, Job, Workload
 from dralab.simulation.workloads.openb import WHOLE_GPU, PodRequest
 from dralab.values import json_schema
 from dralab.values.json_schema import any_of
+
+Draw = Callable[[random.Random], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """When `count` tasks come, in seconds.
+
+    `poisson` has exponential gaps with mean `over / count`; `uniform` spreads them at random over
+    `over`; `spaced` puts one every `every`; `burst` all at 0; `daily` is a Poisson process whose
+    rate follows a day, `peak` times higher at its top than on average.
+    """
+
+    process: str
+    over: float = 0.0
+    every: float = 0.0
+    peak: float = 1.8
+
+
+def arrival_times(how: Arrivals, count: int, chance: random.Random) -> list[int]:
+    """Return the times in nanoseconds, in order."""
+    return [round(when * SECOND) for when in PROCESSES[how.process](how, count, chance)]
+
+
+def _poisson(how: Arrivals, count: int, chance: random.Random) -> Iterator[float]:
+    now = 0.0
+    for _ in range(count):
+        yield now
+        now += chance.expovariate(count / how.over) if how.over else 0.0
+
+
+def _uniform(how: Arrivals, count: int, chance: random.Random) -> Iterator[float]:
+    yield from sorted(chance.uniform(0, how.over) for _ in range(count))
+
+
+def _spaced(how: Arrivals, count: int, _: random.Random) -> Iterator[float]:
+    gap = how.every or how.over / max(count, 1)
+    yield from (index * gap for index in range(count))
+
+
+def _burst(_: Arrivals, count: int, __: random.Random) -> Iterator[float]:
+    yield from [0.0] * count
+
+
+def _daily(how: Arrivals, count: int, chance: random.Random) -> Iterator[float]:
+    """Thinning: times of the highest rate, kept with the chance that the hour gives."""
+    found: list[float] = []
+    while len(found) < count:
+        when = chance.uniform(0, how.over)
+        rate = 1 + (how.peak - 1) * math.sin(2 * math.pi * when / 86_400 - math.pi / 2)
+        if chance.uniform(0, how.peak) < rate:
+            found.append(when)
+    yield from sorted(found)
+
+
+PROCESSES: Final[Mapping[str, Callable[[Arrivals, int, random.Random], Iterator[float]]]] = {
+    "poisson": _poisson,
+    "uniform": _uniform,
+    "spaced": _spaced,
+    "burst": _burst,
+    "daily": _daily,
+}
+
+
+def constant(value: float) -> Draw:
+    """Return the same each time."""
+    return lambda _: value
+
+
+def uniform(low: float, high: float) -> Draw:
+    """Return numbers spread evenly."""
+    return lambda chance: chance.uniform(low, high)
+
+
+def exponential(mean: float) -> Draw:
+    """Return numbers without memory."""
+    return lambda chance: chance.expovariate(1 / mean)
+
+
+def lognormal(median: float, sigma: float) -> Draw:
+    """Return numbers whose logarithm is normal: many short, few very long."""
+    return lambda chance: median * math.exp(chance.gauss(0, sigma))
+
+
+def weibull(scale: float, shape: float) -> Draw:
+    """Return Weibull's numbers; a shape below 1 has a heavy tail."""
+    return lambda chance: chance.weibullvariate(scale, shape)
+
 
 MOST_TASKS: Final = 5_000_000
 MOST_MACHINES: Final = 1_000_000
@@ -81,16 +168,16 @@ def _length(**how: Any) -> InputField:
 
 
 # By name: how long tasks take, and what draws that from the values, in seconds.
-DISTRIBUTIONS: Final[dict[str, tuple[dict[str, InputField], Callable[[Given], generate.Draw]]]] = {
-    "constant": ({"value": _length()}, lambda how: generate.constant(how.value / SECOND)),
+DISTRIBUTIONS: Final[dict[str, tuple[dict[str, InputField], Callable[[Given], Draw]]]] = {
+    "constant": ({"value": _length()}, lambda how: constant(how.value / SECOND)),
     "uniform": (
         {"least": duration(default=0), "most": _length()},
-        lambda how: generate.uniform(how.least / SECOND, how.most / SECOND),
+        lambda how: uniform(how.least / SECOND, how.most / SECOND),
     ),
-    "exponential": ({"mean": _length()}, lambda how: generate.exponential(how.mean / SECOND)),
+    "exponential": ({"mean": _length()}, lambda how: exponential(how.mean / SECOND)),
     "lognormal": (
         {"median": _length(), "sigma": number(default=1.0)},
-        lambda how: generate.lognormal(how.median / SECOND, how.sigma),
+        lambda how: lognormal(how.median / SECOND, how.sigma),
     ),
     "weibull": (
         {
@@ -99,7 +186,7 @@ DISTRIBUTIONS: Final[dict[str, tuple[dict[str, InputField], Callable[[Given], ge
                 {"type": "number", "exclusiveMinimum": 0}, Fields.number, default=0.7
             ).checked(_above_0),
         },
-        lambda how: generate.weibull(how.scale / SECOND, how.shape),
+        lambda how: weibull(how.scale / SECOND, how.shape),
     ),
 }
 
@@ -112,9 +199,9 @@ def _drawn_length(**how: Any) -> InputField:
         for name, (own, _) in DISTRIBUTIONS.items()
     }
 
-    def read(given: Fields, key: str) -> generate.Draw:
+    def read(given: Fields, key: str) -> Draw:
         if not isinstance(given.raw(key), Mapping):
-            return generate.constant(given.duration(key) / SECOND)
+            return constant(given.duration(key) / SECOND)
         how = given.mapping(key)
         name = how.choice("distribution", DISTRIBUTIONS) if how.has("distribution") else "constant"
         return DISTRIBUTIONS[name][1](tables[name].read(how))
@@ -139,7 +226,7 @@ JOB: Final = Table(
 )
 ARRIVALS: Final = Table(
     {
-        "process": choice(list(generate.PROCESSES), "Default: poisson.", default="poisson"),
+        "process": choice(list(PROCESSES), "Default: poisson.", default="poisson"),
         "over": duration("All arrive within so long.", default=0),
         "every": duration("Between two arrivals.", default=0),
         "peak": number("Of `daily`: the busiest hour beside the mean.", 1, default=1.8),
@@ -239,7 +326,7 @@ def _drawn(given: Given, seed: int, of: str) -> Iterator[_Drawn]:
     how, count, kinds = given.arrivals, given.count, given[of]
     if how.process in OVER_A_TIME and not how.over:
         raise how.error("over", "must be given, as a duration above 0")
-    arrivals = generate.Arrivals(
+    arrivals = Arrivals(
         process=how.process, over=how.over / SECOND, every=how.every / SECOND, peak=how.peak
     )
     weights = [entry.weight for entry in kinds]
@@ -249,7 +336,7 @@ def _drawn(given: Given, seed: int, of: str) -> Iterator[_Drawn]:
     if not sum(weights):
         raise given.error(of, f"must list at least one kind of {of} with a weight above 0")
     chance = Randomness(seed)
-    times = generate.arrivals(arrivals, count, chance.stream("workload/arrivals"))
+    times = arrival_times(arrivals, count, chance.stream("workload/arrivals"))
     picks = chance.stream("workload/kinds").choices(range(len(weights)), weights, k=count)
     lengths, owners = chance.stream("workload/durations"), chance.stream("workload/users")
     for when, pick in zip(times, picks, strict=True):
