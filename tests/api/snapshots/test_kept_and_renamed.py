@@ -134,6 +134,32 @@ def test_an_expression_that_names_a_device_names_it_by_its_new_name():
     )
 
 
+def test_a_quota_names_what_it_counts_by_the_new_names():
+    scope = {"scopeName": "PriorityClass", "operator": "In", "values": ["payroll"]}
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "of-payroll", "namespace": "finance"},
+        "spec": {
+            "hard": {
+                "gpu.deviceclass.resource.k8s.io/devices": "4",
+                "acme.storageclass.storage.k8s.io/requests.storage": "1Ti",
+            },
+            "scopeSelector": {"matchExpressions": [scope]},
+        },
+        "status": {"used": {"gpu.deviceclass.resource.k8s.io/devices": "2"}},
+    }
+    (found,) = anonymous([kept(quota)])
+    assert found["metadata"] == {"name": "quota-1", "namespace": "namespace-1"}
+    assert found["spec"] == {
+        "hard": {
+            "gpu.deviceclass.resource.k8s.io/devices": "4",
+            "storage-1.storageclass.storage.k8s.io/requests.storage": "1Ti",
+        },
+        "scopeSelector": {"matchExpressions": [scope | {"values": ["priority-1"]}]},
+    }
+
+
 def test_new_names_sort_as_the_old_ones_did():
     nodes = [
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"rack-{n}"}} for n in range(12)

@@ -24,6 +24,7 @@ KIND_NAMES: Final = {
     "PriorityClass": "priority",
     "ResourceClaim": "claim",
     "ResourceClaimTemplate": "template",
+    "ResourceQuota": "quota",
     "ResourceSlice": "slice",
     "StorageClass": "storage",
 }
@@ -38,6 +39,7 @@ IDENTIFIER: Final = re.compile(
     r"|(?:[0-9a-fA-F]{2}:){5,7}[0-9a-fA-F]{2}"  # MAC
     r"|\d{1,3}(?:\.\d{1,3}){3}(?:/\d+)?"  # IPv4
 )
+STORAGE_SUFFIX: Final = ".storageclass.storage.k8s.io/"  # in what a ResourceQuota counts
 LITERAL: Final = re.compile(r"""("|')((?:(?!\1)[^\\\n])*)\1""")
 
 
@@ -81,6 +83,7 @@ class _Renaming:
             },
             "devices": self._of_slice,
             "expression": self._expression,
+            "hard": lambda given: {self._quota_key(key): value for key, value in given.items()},
             "labels": self._labels,
             "matchExpressions": self._expressions,
             "matchFields": lambda given: [
@@ -113,6 +116,9 @@ class _Renaming:
             "schedulingGates": lambda given: [
                 {"name": self._label(item["name"])} for item in given
             ],
+            "scopeSelector": lambda given: {
+                "matchExpressions": [self._scope(item) for item in given["matchExpressions"]]
+            },
             "shareID": lambda given: self._name("uid", given),
             "storageClassName": lambda given: self._name("storage", given),
             "taint": self._taint,
@@ -207,6 +213,16 @@ class _Renaming:
             )
             for item in given
         ]
+
+    def _quota_key(self, key: str) -> str:
+        """What a quota counts may be of one storage class."""
+        name, suffix, counted = key.partition(STORAGE_SUFFIX)
+        return self._name("storage", name) + suffix + counted if suffix else key
+
+    def _scope(self, given: JsonDict) -> JsonDict:
+        what = "priority" if given["scopeName"] == "PriorityClass" else "value"
+        named = [self._public(what, name) for name in given.get("values") or ()]
+        return given | ({"values": named} if named else {})
 
     def _taint(self, given: JsonDict) -> JsonDict:
         found = dict(given)

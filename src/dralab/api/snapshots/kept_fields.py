@@ -135,6 +135,7 @@ KINDS: Final[Mapping[str, Kept]] = {
         },
     },
     "ResourceClaimTemplate": {"spec": {"spec": CLAIM_SPEC}},
+    "ResourceQuota": {"spec": dict.fromkeys(("hard", "scopes", "scopeSelector"), EVERYTHING)},
     "ResourceSlice": {"spec": EVERYTHING},
     "StorageClass": {
         "provisioner": EVERYTHING,
