@@ -122,7 +122,7 @@ def test_explain_names_the_quota_of_a_snapshot(tmp_path, options, name):
     scenes, path = Path(__file__).parent / "scenes", tmp_path / "a.snapshot"
     files = ("-f", scenes / "fleet.yaml", "-f", scenes / "quota.yaml")
     assert run("snapshot", *files, "-o", path, *options).exit_code == 0
-    assert f"waits: quota {name} allows 2 of gpu." in run("explain", "-f", path).stdout
+    assert f"waits: quota {name} allows 2 of gpu" in run("explain", "-f", path).stdout
 
 
 def test_a_page_from_a_snapshot_names_object_and_field(tmp_path):
