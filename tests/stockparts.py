@@ -17,10 +17,12 @@ import pytest
 SCHEDULER = "kube-scheduler"
 MANAGER = "kube-controller-manager"
 REASONS = "nodereasons"
+NEWEST = "kube-scheduler-1.37"
 VARIABLES = {
     SCHEDULER: "DRALAB_KUBE_SCHEDULER",
     MANAGER: "DRALAB_KUBE_CONTROLLER_MANAGER",
     REASONS: "DRALAB_NODE_REASONS",
+    NEWEST: "DRALAB_KUBE_SCHEDULER_1_37",
 }
 PATIENCE = 60
 # What is off in 1.36 unless one asks: pods that are scheduled together, and their claims.

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,6 +57,8 @@ OWN = {"schedulerName": "default-scheduler", "preemptionPolicy": "PreemptLowerPr
 # Batching hands what was found for one pod to the next one like it; the state differs here.
 # DRADeviceTaintRules stays off, as it is: kube-scheduler 1.36.2 with it panics at a v1beta2 rule.
 GATES = "OpportunisticBatching=false"
+
+PLAIN = Options(timers=False)
 
 # When pods of random clusters were deleted that end still.
 BEFORE = "2026-01-01T00:00:00Z"
@@ -120,26 +122,39 @@ class StockScheduler:
 
     def _asked(self, objects: Sequence[JsonDict], name: str) -> StockVerdict:
         """Return what is decided about the pod of a name; the state is gone afterwards."""
+        return self.verdicts(objects, [name])[name]
+
+    def verdicts(
+        self, objects: Sequence[JsonDict], names: Collection[str], patience: int = 0
+    ) -> dict[str, StockVerdict]:
+        """Return what is decided about pods that come at once, within so much time.
+
+        The state is gone afterwards.
+        """
         store = self.cluster.server.store
         self._states += 1
         stored = [_marked(as_stored(item), f"-{self._states}") for item in objects]
-        waiting = next(
-            item for item in stored if item["kind"] == "Pod" and item["metadata"]["name"] == name
-        )
-        others = [self._key(item) for item in stored if item is not waiting]
+        come = [
+            item for item in stored if item["kind"] == "Pod" and item["metadata"]["name"] in names
+        ]
+        others = [self._key(item) for item in stored if item not in come]
         with store.lock, store.batch():
             for item in stored:
-                if item is not waiting:
+                if item not in come:
                     store.create(self._key(item), item)
         self.settle()
         self._skip_log()
-        key = self._key(waiting)
+        keys = {item["metadata"]["name"]: self._key(item) for item in come}
         with store.lock, store.batch():
-            store.create(key, waiting)
+            for item in come:
+                store.create(keys[item["metadata"]["name"]], item)
         self.settle()
-        found = self._decided(key, [each for each in others if each.resource == "pods"])
+        if patience:
+            self._pass_until(self.supervisor.now + patience)
+        pods = [each for each in others if each.resource == "pods"]
+        found = {name: self._decided(key, pods) for name, key in keys.items()}
         with store.lock, store.batch():
-            for each in (key, *reversed(others)):
+            for each in (*keys.values(), *reversed(others)):
                 if store.get(each) is not None:
                     store.delete(each)
             # The scheduler makes claims for extended resources, and events.
@@ -148,7 +163,7 @@ class StockScheduler:
                     store.delete(each.key)
         self.settle()
         # What is being bound holds devices until the scheduler gives up.
-        binding = bool(found.nominated) or "PreBind" in found.message
+        binding = any(each.nominated or "PreBind" in each.message for each in found.values())
         self._pass_until(self.supervisor.now + (GIVES_UP if binding else SECOND))
         return found
 
@@ -263,21 +278,27 @@ def uid_of(item: JsonDict) -> str:
 
 
 @contextmanager
-def stock_scheduler() -> Iterator[StockScheduler]:
+def stock_scheduler(
+    part: str = stockparts.REASONS,
+    *,
+    plugins: str = PLUGINS,
+    gates: str = GATES,
+    options: Options = PLAIN,
+) -> Iterator[StockScheduler]:
     """Run a kube-scheduler beside a server of its own."""
-    program = stockparts.found(stockparts.REASONS) or stockparts.REASONS
+    program = stockparts.found(part) or part
     begin = START - WARM_UP
     with (
         Supervisor(start=begin, peers=(os.getpid(),), busy=BUSY, gates=True, note=print) as clock,
-        Cluster(Options(timers=False), clock=ManualClock(begin), seed=1) as cluster,
+        Cluster(options, clock=ManualClock(begin), seed=1) as cluster,
         tempfile.TemporaryDirectory() as folder,
     ):
         config = Path(folder) / "reporting.yaml"
         named = CONFIGURATION.format(kubeconfig=cluster.kubeconfig, name="default-scheduler")
-        config.write_text(named + PLUGINS)
+        config.write_text(named + plugins)
         words = [
             program, f"--config={config}", "--secure-port=0", "-v=2", "--vmodule=schedule_one=10",
-            f"--feature-gates={GATES}",
+            f"--feature-gates={gates}",
         ]  # fmt: skip
         command = SchedulerCommand(name="default-scheduler", words=words)
         launcher = ClockedLauncher(clock)

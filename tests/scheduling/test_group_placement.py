@@ -71,6 +71,13 @@ def test_a_group_goes_into_one_rack():
     assert (racks(placed), len(placed), refused) == ({"a2"}, 5, {})
 
 
+def test_a_gang_starts_with_those_that_fit_where_the_first_ones_do_not_all():
+    small, large = pods("g", 5), pods("g", 5, cpu="2")
+    members = [small[0], large[1], small[2], small[3], large[4]]
+    placed, _ = run(nodes(a_0="2", a_1="1"), group("g", 3), members)
+    assert sorted(placed) == ["g0", "g2", "g3"]
+
+
 def test_a_group_that_fits_into_no_rack_is_told_of_the_roomiest():
     _, refused = run(nodes(a1_0="2", a2_0="3"), group("g", 4, RACK), pods("g", 4))
     assert set(refused.values()) == {

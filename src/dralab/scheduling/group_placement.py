@@ -236,7 +236,10 @@ class _Placing:
             return self._children(tree, among, budget)
         if tree.gang and tree.waiting:
             need = tree.needed
-            return schedule_gang(self.state, tree.waiting, need, among=among, budget=budget)
+            found = schedule_gang(self.state, tree.waiting, need, among=among, budget=budget)
+            if need == len(tree.waiting) or not isinstance(found, Refusal):
+                return found
+        # One after the other, as kube-scheduler does: of the first ones not all may fit.
         placements, failed = as_many(self.state, tree.waiting, among)
         if len(placements) >= tree.needed:
             return placements
