@@ -16,15 +16,13 @@ from dralab.runtime.new_kubeconfig import kubeconfig
 from dralab.testing.history import LIFE
 from dralab.testing.memory_server import MemoryServer
 from dralab.testing.process import (
-    ENDS_WITHIN,
     RESTART_AFTER_CRASH,
     ProgramEngine,
-    ProgramProcess,
     ProgramSpec,
+    ServedProgram,
     described,
 )
 from dralab.testing.program_globals import ProgramGlobals
-from dralab.testing.streams import ProgramStream
 from dralab.testing.surroundings import TrialSurroundings
 from dralab.testing.virtual_loop import VirtualLoop
 
@@ -44,19 +42,16 @@ class AsyncioSurroundings(TrialSurroundings, Protocol):
         ...
 
 
-class AsyncioProgram(ProgramProcess):
-    """One replica of a program on asyncio; its leader election is its own."""
+class AsyncioProgram(ServedProgram):
+    """One replica of a program on asyncio.
+
+    While it stands still it takes no event, whatever has arrived: `paused_until` says nothing more.
+    """
 
     around: AsyncioSurroundings
 
     def __init__(self, around: AsyncioSurroundings, spec: ProgramSpec, replica: int) -> None:
         super().__init__(around, spec, replica)
-        self.listed: set[str] = set()
-        self.lags: dict[str, int] = {}
-        self.expired: set[str] = set()
-        self.streams: list[ProgramStream] = []
-        # A process that stands still takes no event, whatever has arrived.
-        self.paused_until = 0
         self._loops: list[VirtualLoop] = []
 
     def start(self) -> None:
@@ -64,11 +59,7 @@ class AsyncioProgram(ProgramProcess):
         if self.alive:
             return
         around = self.around
-        self.incarnation += 1
-        self.alive = True
-        self.listed, self.lags, self.expired, self.streams = set(), {}, set(), []
-        around.history.add(self.name, LIFE, f"starts (incarnation {self.incarnation})")
-        around.note_start()
+        self.note_start()
         engine = ProgramEngine(self, self.incarnation)
         chance = random.Random(f"{around.seed} {self.name} {self.incarnation}")  # noqa: S311
         url = around.memory_server.url(self.name)
@@ -117,35 +108,20 @@ class AsyncioProgram(ProgramProcess):
         self._end_as(f"exits with {code or 0}", excused=bool(code))
 
     def _end_as(self, how: str, *, excused: bool) -> None:
-        """Start it again later; unless a fault may be the reason, that it ended is a failure."""
-        around = self.around
-        if not self.alive:
-            return
-        since = around.engine.clock.now() - ENDS_WITHIN
-        if excused and around.plan.disturbed_since(since):
-            # Programs end when they cannot reach the server, or lose a lease.
-            around.history.add(self.name, LIFE, how)
-        else:
-            around.violated("crash", f"{self.name} {how}")
-        self.die(RESTART_AFTER_CRASH)
+        """Start it again later."""
+        if self.alive:
+            self.note_end(how, excused=excused)
+            self.die(RESTART_AFTER_CRASH)
 
     def _note_unhandled(self, text: str) -> None:
         self.around.history.add(self.name, LIFE, f"logs {text}")
-
-    def cut(self) -> None:
-        """Break the connections of its watches."""
-        for stream in self.streams:
-            stream.lose()
-        self.streams.clear()
 
     def die(self, down: int) -> None:
         """End this incarnation at once; the next one starts in `down` nanoseconds."""
         if not self.alive:
             return
         super().die(down)
-        for stream in self.streams:
-            stream.close()
-        self.streams.clear()
+        self.forget_streams()
         self._loops[-1].close()
 
     def bury(self) -> None:

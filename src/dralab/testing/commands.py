@@ -28,8 +28,7 @@ from dralab.simulation.engines.external.clocked_processes import (
 from dralab.testing import history as kinds
 from dralab.testing.faults import PlannedFault
 from dralab.testing.gate import PLACE, FaultyGate, ProgramEdge
-from dralab.testing.process import ENDS_WITHIN, RESTART_AFTER_CRASH, ProgramProcess, ProgramSpec
-from dralab.testing.streams import ProgramStream
+from dralab.testing.process import RESTART_AFTER_CRASH, ProgramProcess, ProgramSpec, ServedProgram
 from dralab.testing.trial_scenario import TrialScenario
 from dralab.testing.world import TrialWorld
 from dralab.virtualtime import Supervisor
@@ -120,7 +119,7 @@ class CommandWorld(TrialWorld):
                     continue
                 made = ClockedProgram(self, spec, replica)
                 self.clocked.append(made)
-                found.append(made)  # type: ignore[arg-type]  # the same members
+                found.append(made)
         return found
 
     def run(self) -> None:
@@ -197,23 +196,13 @@ class CommandWorld(TrialWorld):
             self.supervisor.look_again()
 
 
-class ClockedProgram:
+class ClockedProgram(ServedProgram):
     """One replica of a program, as a process that is started again when it ends."""
 
     def __init__(self, world: CommandWorld, spec: ProgramSpec, replica: int = 0) -> None:
-        self.world = world
-        self.spec = spec
-        self.program = spec.name
-        self.name = spec.name if spec.replicas == 1 else f"{spec.name}-{replica}"
-        self.incarnation = 0
-        self.alive = False
-        self.paused_until = 0
-        self.listed: set[str] = set()
-        self.lags: dict[str, int] = {}
-        self.expired: set[str] = set()
-        self.streams: list[ProgramStream] = []
-        self._skew = 0
         self._process: ClockedProcess | None = None
+        super().__init__(world, spec, replica)
+        self.world = world
         self._log = world.folder / f"{self.name}.log"
         self._kubeconfig = world.folder / f"{self.name}.kubeconfig"
 
@@ -233,12 +222,8 @@ class ClockedProgram:
         if self.alive:
             return
         world = self.world
-        self.incarnation += 1
-        self.alive = True
+        self.note_start()
         self.paused_until = 0
-        self.listed, self.lags, self.expired, self.streams = set(), {}, set(), []
-        world.history.add(self.name, kinds.LIFE, f"starts (incarnation {self.incarnation})")
-        world.note_start()
         url = f"{world.cluster.url}{PLACE}{self.name}"
         self._kubeconfig.write_text(kubeconfig(url), encoding="utf-8")
         values = {"{kubeconfig}": str(self._kubeconfig), "{server}": url}
@@ -268,37 +253,22 @@ class ClockedProgram:
         self.alive = False
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._forget_streams()
+        self.forget_streams()
         self.world.engine.after(down, self.start)
-
-    def _forget_streams(self) -> None:
-        """Close the watches of a dead process now.
-
-        The server sees later that their connections are closed, and how much later depends on the
-        machine. Until then they would go on to count events.
-        """
-        for stream in self.streams:
-            stream.close()
-        self.streams.clear()
 
     def look(self) -> None:
         """Report that it has ended by itself, if it has."""
         if not self.alive or self._process is None or (code := self._process.poll()) is None:
             return
-        world = self.world
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         output = read_end(self._log, MOST_OUTPUT).decode(errors="replace").strip()
         last = output[-LAST_OUTPUT:].replace("\n", " | ")
         self.alive = False
-        self._forget_streams()
+        self.forget_streams()
         excused = code > 0 and not any(panic in output for panic in PANICS)
-        if excused and world.plan.disturbed_since(world.engine.clock.now() - ENDS_WITHIN):
-            # Programs end when they cannot reach the server, or lose a lease.
-            world.history.add(self.name, kinds.LIFE, f"ends {how}")
-        else:
-            told = f"last output: {last}" if last else "it wrote nothing"
-            world.violated("crash", f"{self.name} ends {how}; {told}")
-        world.engine.after(RESTART_AFTER_CRASH, self.start)
+        told = f"last output: {last}" if last else "it wrote nothing"
+        self.note_end(f"ends {how}", f"; {told}", excused=excused)
+        self.world.engine.after(RESTART_AFTER_CRASH, self.start)
 
     def pause(self, duration: int) -> None:
         """Let it stand still: its threads do not go on, and what is sent to it waits."""
@@ -319,9 +289,7 @@ class ClockedProgram:
 
     def cut(self) -> None:
         """Break the connections of its watches."""
-        for stream in self.streams:
-            stream.lose()
-        self.streams.clear()
+        super().cut()
         self.world.closing()
 
     def end_streams(self) -> None:

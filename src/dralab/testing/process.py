@@ -23,6 +23,7 @@ from dralab.runtime.manager import Manager
 from dralab.testing.client import ProgramClient
 from dralab.testing.history import LIFE
 from dralab.testing.program_globals import ProgramFile
+from dralab.testing.streams import ProgramStream
 from dralab.testing.surroundings import ProgramKilled, TrialEnded, TrialSurroundings
 
 T = TypeVar("T")
@@ -212,6 +213,51 @@ class ProgramProcess:
         waiting, self._backlog = list(self._backlog), deque()
         for action in waiting:
             self.around.engine.soon(partial(self.run, action, self.incarnation))
+
+
+class ServedProgram(ProgramProcess):
+    """One replica whose requests arrive over HTTP; its leader election is its own."""
+
+    def __init__(self, around: TrialSurroundings, spec: ProgramSpec, replica: int) -> None:
+        super().__init__(around, spec, replica)
+        self.listed: set[str] = set()
+        self.lags: dict[str, int] = {}
+        self.expired: set[str] = set()
+        self.streams: list[ProgramStream] = []
+        self.paused_until = 0
+
+    def note_start(self) -> None:
+        """Begin a new incarnation, which has asked for nothing yet."""
+        self.incarnation += 1
+        self.alive = True
+        self.listed, self.lags, self.expired, self.streams = set(), {}, set(), []
+        self.around.history.add(self.name, LIFE, f"starts (incarnation {self.incarnation})")
+        self.around.note_start()
+
+    def note_end(self, how: str, told: str = "", *, excused: bool) -> None:
+        """Note that it has ended by itself; unless a fault may be the reason, that is a failure."""
+        around = self.around
+        if excused and around.plan.disturbed_since(around.engine.clock.now() - ENDS_WITHIN):
+            # Programs end when they cannot reach the server, or lose a lease.
+            around.history.add(self.name, LIFE, how)
+        else:
+            around.violated("crash", f"{self.name} {how}{told}")
+
+    def cut(self) -> None:
+        """Break the connections of its watches."""
+        for stream in self.streams:
+            stream.lose()
+        self.streams.clear()
+
+    def forget_streams(self) -> None:
+        """Close the watches of a dead program now.
+
+        The server sees later that their connections are closed, and how much later depends on the
+        machine. Until then they would go on to count events.
+        """
+        for stream in self.streams:
+            stream.close()
+        self.streams.clear()
 
 
 class ProgramEngine:
