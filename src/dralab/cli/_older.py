@@ -16,7 +16,7 @@ from dralab.cli._inventory import InventorySource
 from dralab.cli._output import echo_json, echo_objects, echo_table
 from dralab.cli._own_generation import found, named, own
 from dralab.cli._terminal import echo
-from dralab.objects.metadata import spec_of
+from dralab.objects.metadata import full_key, spec_of
 from dralab.prototypes.findings import copied
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import GenerationCluster, PlacedPod, PlacementResult
@@ -119,10 +119,9 @@ def explain_older(
     told: list[dict[str, Any]] = []
     names = []
     for pod, placement, why in _placed(named(api), source, node):
-        metadata = pod["metadata"]
-        full = f"{metadata.get('namespace') or 'default'}/{metadata['name']}"
-        names.append(full)
-        if name is not None and name not in {full, metadata["name"]}:
+        key = full_key(pod)
+        names.append(str(key))
+        if name is not None and name not in {str(key), key.name}:
             continue
         told.append(_told(placement, why))
     if name is not None and not told:
@@ -204,8 +203,7 @@ def _placed(
 
 
 def _rows(placement: PlacementResult) -> Iterator[tuple[str, ...]]:
-    metadata = placement.pod["metadata"]
-    start = (metadata.get("namespace") or "default", metadata["name"])
+    start = full_key(placement.pod)
     if not isinstance(placement, PlacedPod):
         yield (*start, *"------")
         return
@@ -234,5 +232,4 @@ def _told(placement: PlacementResult, why: _Reason) -> dict[str, Any]:
 
 
 def _title(pod: JsonDict) -> str:
-    metadata = pod["metadata"]
-    return f"pod {metadata.get('namespace') or 'default'}/{metadata['name']}"
+    return f"pod {full_key(pod)}"

@@ -18,6 +18,7 @@ from dralab.cli._own_generation import generation_option, named
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.files.sources import STDIN
+from dralab.objects.metadata import full_key
 
 BUDGET = 50_000_000
 
@@ -89,7 +90,7 @@ def _pod_named(cluster: Any, name: str) -> Any:
     """Return a pod of a cluster. UsageError."""
     namespace, _, short = name.rpartition("/")
     key = (namespace or "default", short)
-    by_key = {_key(pod): pod for pod in cluster.pods()}
+    by_key = {full_key(pod): pod for pod in cluster.pods()}
     if key not in by_key:
         known = ", ".join(sorted("/".join(each) for each in by_key)) or "none"
         raise click.UsageError(f"no file and no pod {'/'.join(key)}; known pods: {known}")
@@ -98,13 +99,13 @@ def _pod_named(cluster: Any, name: str) -> Any:
 
 def _pod_of(cluster: Any, file: str, api: str) -> Any:
     """Return the first pod of a file."""
-    keys = [_key(item) for _, item, _ in generations.raw([file]) if item.get("kind") == "Pod"]
-    by_key = {_key(pod): pod for pod in cluster.pods()}
+    keys = [full_key(item) for _, item, _ in generations.raw([file]) if item.get("kind") == "Pod"]
+    by_key = {full_key(pod): pod for pod in cluster.pods()}
     found = [by_key[key] for key in keys if key in by_key]
     if not found:
         raise click.UsageError(f"{file}: no pod of {api}")
     if len(found) > 1:
-        namespace, name = _key(found[0])
+        namespace, name = full_key(found[0])
         echo(f"{file} holds {len(found)} pods: using {namespace}/{name}", err=True)
     return found[0]
 
@@ -114,11 +115,6 @@ def _none_on(cluster: Any, pod: Any, node: str | None) -> str:
     if node is not None and node not in known:
         return f"no devices: {node} cannot run the pod; nodes that can: {', '.join(known)}"
     return "no devices: run `dralab schedule` to see why"
-
-
-def _key(pod: Any) -> tuple[str, str]:
-    metadata = pod["metadata"]
-    return metadata.get("namespace") or "default", metadata["name"]
 
 
 def _sets(cluster: Any, pod: Any, node: str | None, budget: int) -> Iterator[tuple[str, list[str]]]:

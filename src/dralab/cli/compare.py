@@ -15,6 +15,7 @@ from dralab.cli._own_generation import generation_option, named
 from dralab.cli._terminal import echo
 from dralab.cli.convert import WRITERS, check_target, scene_of, written
 from dralab.cli.errors import UnusableInput
+from dralab.objects.metadata import full_key
 from dralab.prototypes.conversion.neutral import Note
 from dralab.prototypes.placement import PlacedPod
 from dralab.prototypes.scoring import DesignScore, repeated
@@ -158,7 +159,7 @@ def _answers(api: str, objects: Sequence[JsonDict]) -> dict[str, PodAnswer]:
             found[name] = PodAnswer("", ())
             continue
         cluster.apply(placed)
-        claims = [_key(claim) for claim in placed.claims]
+        claims = [full_key(claim) for claim in placed.claims]
         for namespace, claim in claims:
             # A conversion to dra-evolution may prefix a device's name with its pool's.
             mine = [
@@ -171,10 +172,6 @@ def _answers(api: str, objects: Sequence[JsonDict]) -> dict[str, PodAnswer]:
         devices = sorted(device for key in claims for device in held.get(key, ()))
         found[name] = PodAnswer(placed.node, tuple(devices))
     return found
-
-
-def _key(claim: JsonDict) -> tuple[str, str]:
-    return claim["metadata"].get("namespace") or "default", claim["metadata"]["name"]
 
 
 def _print(answers: Mapping[str, Mapping[str, PodAnswer]], output: str) -> bool:

@@ -18,7 +18,7 @@ from dralab.cli._terminal import echo
 from dralab.cli.generations import nearest_line
 from dralab.files.reading import read
 from dralab.objects.claims import has_device_claims, uses_claims
-from dralab.objects.metadata import spec_of
+from dralab.objects.metadata import namespace_of, spec_of
 from dralab.prototypes.findings import Finding
 from dralab.prototypes.k8srm.early import checking, model, scheduling, tree
 from dralab.prototypes.k8srm.expressions import K8srmExpressions
@@ -116,11 +116,7 @@ def _wanted(cluster: GenerationCluster, names: Sequence[str], namespace: str) ->
     found = cluster.pods()
     if not names:
         return [pod for pod in found if not spec_of(pod).get("nodeName")]
-    by_name = {
-        pod["metadata"]["name"]: pod
-        for pod in found
-        if (pod["metadata"].get("namespace") or "default") == namespace
-    }
+    by_name = {pod["metadata"]["name"]: pod for pod in found if namespace_of(pod) == namespace}
     for name in names:
         if name not in by_name:
             known = ", ".join(sorted(by_name)) or "none"

@@ -35,11 +35,10 @@ from dralab.explanation.names import (
 )
 from dralab.explanation.unfit import Unfit
 from dralab.objects.claims import holds, pod_claims
-from dralab.objects.metadata import is_deleting, spec_of, status_of
+from dralab.objects.metadata import full_key, is_deleting, spec_of, status_of
 from dralab.objects.pod_groups import POD_GROUP
 from dralab.objects.quota import CLASS_SUFFIX
 from dralab.objects.requests import amount_of
-from dralab.scheduling.backlog import key
 from dralab.scheduling.group_placement import by_group, tree_of
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pod_question import PodQuestion
@@ -262,7 +261,7 @@ def of_refusal(
         mark = _unbound_mark(model, pod) if volumes and model is not None else None
         return Diagnosis(cause=Refused(code=reason.code, text=str(reason), mark=mark))
     kind, name = KINDS[reason.rule], reason.subject
-    every = [] if model is None else [key(item) for item in model.objects.of(kind)]
+    every = [] if model is None else [full_key(item) for item in model.objects.of(kind)]
     known = tuple(each for space, each in every if space == pod.key.namespace)
     elsewhere = tuple(sorted({space for space, each in every if each == name}))
     mark = _entry_mark(pod, [name])
@@ -283,7 +282,7 @@ def _unbound_mark(model: ClusterModel, pod: PodInfo) -> MarkedField | None:
     unbound = [
         item["metadata"]["name"]
         for item in model.objects.of("PersistentVolumeClaim")
-        if key(item)[0] == pod.key.namespace and not spec_of(item).get("volumeName")
+        if full_key(item)[0] == pod.key.namespace and not spec_of(item).get("volumeName")
     ]
     return _entry_mark(pod, unbound)
 

@@ -10,8 +10,7 @@ from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
 from dralab.objects.claims import pod_claims
 from dralab.objects.device_taints import DeviceTaint
 from dralab.objects.extended_resources import SYNTHETIC
-from dralab.objects.metadata import controller_of, is_deleting, spec_of, status_of
-from dralab.scheduling.backlog import key
+from dralab.objects.metadata import controller_of, full_key, is_deleting, spec_of, status_of
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.quantity import Number, parse_any, render
@@ -187,7 +186,7 @@ def holders_of(cluster: Snapshot) -> dict[str, str]:
         for consumer in status_of(claim).get("reservedFor") or ():
             if consumer.get("resource") == "pods":
                 found.setdefault(
-                    claim_name(claim), shortened(f"{key(claim)[0]}/{consumer['name']}")
+                    claim_name(claim), shortened(f"{full_key(claim)[0]}/{consumer['name']}")
                 )
     for _, user in cluster.users():
         for claim in (*user.claims, *user.allocated):

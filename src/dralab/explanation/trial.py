@@ -20,10 +20,9 @@ from dralab.explanation.edits import patch_of, pointer
 from dralab.explanation.inquiry import Inquiry
 from dralab.explanation.names import UNKNOWN, listed, resource_fields, shortened
 from dralab.objects.budgets import covers, disruptions_allowed
-from dralab.objects.metadata import NamespacedName, key_of, metadata_of, spec_of
+from dralab.objects.metadata import DEFAULT_NAMESPACE, NamespacedName, key_of, metadata_of, spec_of
 from dralab.objects.pods import is_finished
 from dralab.objects.taints import UNSCHEDULABLE, taints_of
-from dralab.scheduling.backlog import DEFAULT_NAMESPACE
 from dralab.scheduling.copies import copies, put
 from dralab.scheduling.cycle import schedule
 from dralab.scheduling.model import ClusterModel, Decision

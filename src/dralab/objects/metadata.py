@@ -4,9 +4,11 @@ Source: k8s.io/apimachinery `apis/meta/v1` (OwnerReference, controller_ref.go).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dralab.values.json_types import JsonDict, JsonObject
+
+DEFAULT_NAMESPACE: Final = "default"
 
 
 class NamespacedName(NamedTuple):
@@ -23,6 +25,16 @@ def key_of(obj: JsonObject) -> NamespacedName:
     """Return the key of an object."""
     metadata = obj["metadata"]
     return NamespacedName(metadata.get("namespace", ""), metadata["name"])
+
+
+def full_key(obj: JsonObject) -> NamespacedName:
+    """Return the key that an object of a file gets: without a namespace it goes to `default`."""
+    return NamespacedName(namespace_of(obj), obj["metadata"]["name"])
+
+
+def namespace_of(obj: JsonObject) -> str:
+    """Return the namespace of an object of a file, which may have no name yet; likewise."""
+    return obj["metadata"].get("namespace") or DEFAULT_NAMESPACE
 
 
 def spec_of(obj: JsonObject) -> JsonObject:

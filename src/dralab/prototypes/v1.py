@@ -12,7 +12,7 @@ from dralab.allocation.problem import Node, Problem
 from dralab.api.resource.files import ResourceCheck
 from dralab.objects.claims import allocation_of, pod_claims, results_of, uses_of
 from dralab.objects.extended_resources import SYNTHETIC
-from dralab.objects.metadata import annotations_of, status_of
+from dralab.objects.metadata import annotations_of, full_key, status_of
 from dralab.prototypes.findings import NormalizedDocument, copied, invalid
 from dralab.prototypes.placement import (
     PlacedDevice,
@@ -21,7 +21,6 @@ from dralab.prototypes.placement import (
     UnplacedPod,
 )
 from dralab.prototypes.shape import standard
-from dralab.scheduling.backlog import key
 from dralab.scheduling.snapshot import Placed, Snapshot
 from dralab.scheduling.state import Refusal
 from dralab.values.json_types import JsonDict
@@ -74,7 +73,7 @@ class V1Cluster:
         decision = self.snapshot.decide(pending)
         if isinstance(decision, Refusal):
             return UnplacedPod(pod=pod, reason=decision.message)
-        found = self._placed[key(pod)] = self.snapshot.placed(pending, decision)
+        found = self._placed[full_key(pod)] = self.snapshot.placed(pending, decision)
         claims = [*found.objects(), *(dict(claim) for claim in pending.allocated)]
         for claim in claims:
             _reserve(claim, pod)
@@ -96,7 +95,7 @@ class V1Cluster:
 
     def apply(self, placed: PlacedPod) -> None:
         """Apply a placement: its claims hold their devices from now on."""
-        self.snapshot.accept(self._placed.pop(key(placed.pod)))
+        self.snapshot.accept(self._placed.pop(full_key(placed.pod)))
 
     def problems(self, pod: JsonDict) -> list[tuple[Node, Problem]]:
         """Return the allocation problem of a pod on every node that it may run on."""

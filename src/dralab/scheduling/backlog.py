@@ -20,7 +20,16 @@ from dralab.objects.claims import (
     is_shared,
 )
 from dralab.objects.extended_resources import synthetic_claim
-from dralab.objects.metadata import controller_of, is_deleting, metadata_of, spec_of, uid_of
+from dralab.objects.metadata import (
+    DEFAULT_NAMESPACE,
+    controller_of,
+    full_key,
+    is_deleting,
+    metadata_of,
+    namespace_of,
+    spec_of,
+    uid_of,
+)
 from dralab.objects.pods import group_of, is_finished
 from dralab.objects.requests import pod_requests
 from dralab.objects.workloads import KINDS, job_end, pods_of
@@ -34,7 +43,6 @@ from dralab.scheduling.reasons import (
 from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.quantity import QuantityError, parse_any
 
-DEFAULT_NAMESPACE: Final = "default"
 CLAIMS: Final = ("resourceclaims", "resource.k8s.io")
 Key = tuple[str, str]
 """Namespace and name."""
@@ -84,8 +92,12 @@ class Backlog:
         self._by_kind = by_kind
         self._claims = claims
         self._provided = provided
-        self._templates = {key(item): item for item in by_kind.get("ResourceClaimTemplate", ())}
-        self._groups = {key(item): item for item in by_kind.get("PodGroup", ())}
+        self._templates: dict[Key, JsonDict] = {
+            full_key(item): item for item in by_kind.get("ResourceClaimTemplate", ())
+        }
+        self._groups: dict[Key, JsonDict] = {
+            full_key(item): item for item in by_kind.get("PodGroup", ())
+        }
 
     def pending(self, nodes: Sequence[str], *, every: bool = False) -> list[Pending]:
         """Return everything that wants devices: pods in their order, then claims of no pod.
@@ -100,7 +112,7 @@ class Backlog:
             if one is None and not every:
                 continue
             one = one or self.without_devices(pod)
-            used.update(key(claim) for claim in (*one.claims, *one.allocated))
+            used.update(full_key(claim) for claim in (*one.claims, *one.allocated))
             unplaced = not spec_of(pod).get("nodeName") and not is_finished(pod)
             if (every and unplaced) or _waits(pod, one):
                 found.append(one)
@@ -114,7 +126,7 @@ class Backlog:
     @staticmethod
     def without_devices(pod: JsonDict) -> Pending:
         """Return a pod that has no claims as one that waits."""
-        namespace, name = key(pod)
+        namespace, name = full_key(pod)
         return Pending(kind="pod", namespace=namespace, name=name, claims=(), pod=pod)
 
     def of_pod(self, pod: JsonDict) -> Pending | None:
@@ -219,20 +231,20 @@ class Backlog:
             | {"name": f"{owner}-{entry.entry}", "namespace": namespace},
             "spec": spec["spec"],
         }
-        stored = self._claims.get(key(made))
+        stored = self._claims.get(full_key(made))
         return stored or self.exceeded(made) or made
 
     def exceeded(self, claim: JsonObject, beside: Iterable[JsonObject] = ()) -> Reason | None:
         """Return which ResourceQuota keeps a claim from being made, `beside` those not stored."""
-        namespace = _namespace(claim)
+        namespace = namespace_of(claim)
         every = [*self._claims.values(), *beside]
         for item in self._by_kind.get("ResourceQuota", ()):
-            if key(item)[0] != namespace:
+            if full_key(item)[0] != namespace:
                 continue
             spec = spec_of(item)
             asked = quota.usage(*CLAIMS, claim)
             hard = {name: parse_any(limit) for name, limit in (spec.get("hard") or {}).items()}
-            stored = ((*CLAIMS, each) for each in every if _namespace(each) == namespace)
+            stored = ((*CLAIMS, each) for each in every if namespace_of(each) == namespace)
             used = quota.total(spec, stored, [name for name in hard if asked.get(name)])
             for name, amount in used.items():
                 if amount + asked[name] > hard[name]:
@@ -253,16 +265,7 @@ class Backlog:
         name = made["metadata"]["generateName"].removesuffix("-")
         annotations = made["metadata"]["annotations"]
         made["metadata"] = {"name": name, "namespace": namespace, "annotations": annotations}
-        return self._claims.get(key(made), made)
-
-
-def key(item: Mapping[str, Any]) -> Key:
-    """Return namespace and name of an object; one without a namespace is in `default`."""
-    return _namespace(item), item["metadata"]["name"]
-
-
-def _namespace(item: Mapping[str, Any]) -> str:
-    return item["metadata"].get("namespace") or DEFAULT_NAMESPACE
+        return self._claims.get(full_key(made), made)
 
 
 def bad_quantity(pod: Mapping[str, Any]) -> Reason | None:
@@ -296,4 +299,4 @@ def _queued(pod: JsonDict) -> tuple[int, str, str, str]:
     """Return a sort key: the order of kube-scheduler's queue (PrioritySort), ties by name."""
     metadata = pod["metadata"]
     created = str(metadata["creationTimestamp"])
-    return -int(spec_of(pod).get("priority") or 0), created, *key(pod)
+    return -int(spec_of(pod).get("priority") or 0), created, *full_key(pod)

@@ -12,9 +12,8 @@ from typing import Final
 from dralab.allocation.inventory.pool_records import PoolRecord
 from dralab.allocation.problem import Device, DeviceId
 from dralab.objects.claims import allocation_of, claims_by_entry, consumers_of, holds, results_of
-from dralab.objects.metadata import status_of
+from dralab.objects.metadata import full_key, status_of
 from dralab.objects.nodes import is_lost, is_unschedulable
-from dralab.scheduling.backlog import key
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import Number
@@ -83,7 +82,7 @@ def unhealthy_devices(cluster: Snapshot) -> Iterator[DeviceId]:
     """
     for pod in cluster.by_kind.get("Pod", ()):
         names = claims_by_entry(pod)
-        namespace, _ = key(pod)
+        namespace, _ = full_key(pod)
         for container in status_of(pod).get("containerStatuses") or ():
             for item in container.get("allocatedResourcesStatus") or ():
                 ids = [

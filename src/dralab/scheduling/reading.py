@@ -12,6 +12,7 @@ from typing import Any, Final
 from dralab.objects.claims import PodClaim, is_shared, pod_claims
 from dralab.objects.extended_resources import classes_by_resource
 from dralab.objects.metadata import (
+    DEFAULT_NAMESPACE,
     NamespacedName,
     key_of,
     labels_of,
@@ -28,7 +29,7 @@ from dralab.objects.pods import is_finished
 from dralab.objects.requests import pod_requests
 from dralab.objects.slices import devices_of
 from dralab.objects.workloads import group_spec
-from dralab.scheduling.backlog import DEFAULT_NAMESPACE, Backlog, Key, bad_quantity
+from dralab.scheduling.backlog import Backlog, Key, bad_quantity
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pods import PodInfo, pod_info
 from dralab.scheduling.reasons import Reason

@@ -24,10 +24,10 @@ from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import AllocationFeatures, InUse, Node, Problem, Slice
 from dralab.objects.claims import allocation_of, consumer_of
 from dralab.objects.extended_resources import synthetic_claim
-from dralab.objects.metadata import NamespacedName, status_of
+from dralab.objects.metadata import NamespacedName, full_key, status_of
 from dralab.objects.nodes import is_unschedulable
 from dralab.scheduling.allocatable import ClaimPlan
-from dralab.scheduling.backlog import Backlog, Pending, key
+from dralab.scheduling.backlog import Backlog, Key, Pending
 from dralab.scheduling.demands import BlockedPod
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.nodes import Mask
@@ -68,7 +68,8 @@ class Snapshot:
         self.by_kind: dict[str, list[JsonDict]] = {}
         for item in given:
             self.by_kind.setdefault(str(item.get("kind")), []).append(item)
-        self.claims = {key(item): item for item in self.by_kind.get("ResourceClaim", ())}
+        claims = self.by_kind.get("ResourceClaim", ())
+        self.claims: dict[Key, JsonDict] = {full_key(item): item for item in claims}
         self.model = ClusterModel(given, features=self.features, completing=False)
         self.provided = self.model.provided
         self.backlog = Backlog(self.by_kind, self.claims, self.provided)
@@ -135,7 +136,8 @@ class Snapshot:
     def refreshed(self, pending: Pending) -> Pending:
         """Return what is still pending: claims that others share may have devices by now."""
         claims = [
-            self.claims.get(key(claim), claim) for claim in (*pending.claims, *pending.allocated)
+            self.claims.get(full_key(claim), claim)
+            for claim in (*pending.claims, *pending.allocated)
         ]
         return Pending(
             kind=pending.kind,
@@ -174,7 +176,7 @@ class Snapshot:
 
     def question(self, pending: Pending, only: str = "") -> PodQuestion:
         """Return what is pending as a question to the nodes; with `only` to that one."""
-        held = frozenset(NamespacedName(*key(claim)) for claim in pending.allocated)
+        held = frozenset(NamespacedName(*full_key(claim)) for claim in pending.allocated)
         return PodQuestion(self.model.state, self.info(pending), only, held)
 
     def blocked(self, pending: Pending) -> Reason | None:
@@ -236,7 +238,7 @@ class Snapshot:
         wire, mappings = synthetic_claim(info.obj, asked.demand.extended)
         plans = []
         for claim, allocation in zip(pending.claims, found.allocations, strict=True):
-            known = self.model.claims.get(NamespacedName(*key(claim)))
+            known = self.model.claims.get(NamespacedName(*full_key(claim)))
             # The claim for extended resources is named when it is made.
             chosen = (wire, tuple(mappings)) if known is None else (known, ())
             plans.append(ClaimPlan(chosen[0], consumer_of(info.obj), allocation, chosen[1]))
@@ -256,7 +258,7 @@ class Snapshot:
     def accept(self, placed: Placed) -> None:
         """Let a place be taken from now on, with its devices."""
         for claim in placed.objects():
-            self.claims[key(claim)] = claim
+            self.claims[full_key(claim)] = claim
         self._in_use = None
         self._users = None
         if placed.decision.pod.uid in self.model.running:
@@ -270,7 +272,7 @@ class Snapshot:
         from its room.
         """
         pending = self.pending()
-        uses = Counter(key(claim) for each in pending for claim in each.claims)
+        uses = Counter(full_key(claim) for each in pending for claim in each.claims)
         table = self.model.state.table
         everywhere = self._open()
         found: list[Pending] = []
@@ -280,7 +282,7 @@ class Snapshot:
                 not each.claims
                 or each.missing
                 or each.allocated
-                or any(uses[key(claim)] > 1 for claim in each.claims)
+                or any(uses[full_key(claim)] > 1 for claim in each.claims)
                 or self.blocked(each) is not None
                 or self.info(each).group
                 or not (self.question(each).usable() >= everywhere).all()

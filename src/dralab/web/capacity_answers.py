@@ -20,8 +20,7 @@ from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.steps import commands, steps
 from dralab.capacity.structured import structured_moves, structured_what_if
 from dralab.capacity.what_if import what_if
-from dralab.objects.metadata import NamespacedName, key_of
-from dralab.scheduling.backlog import DEFAULT_NAMESPACE
+from dralab.objects.metadata import DEFAULT_NAMESPACE, NamespacedName, key_of
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict

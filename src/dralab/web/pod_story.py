@@ -17,8 +17,8 @@ from dralab.explanation.inquiry import BLOCKS, Inquiry, total_of
 from dralab.explanation.misses import selects
 from dralab.explanation.questions import FleetQuestions
 from dralab.objects.claims import allocation_of, claims_by_entry, consumers_of, results_of
-from dralab.objects.metadata import metadata_of, owners_of, spec_of, status_of
-from dralab.scheduling.backlog import Pending, key
+from dralab.objects.metadata import full_key, metadata_of, owners_of, spec_of, status_of
+from dralab.scheduling.backlog import Pending
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -108,7 +108,7 @@ def _found(cluster: Snapshot, kind: str, namespace: str, name: str) -> Pending |
             allocated=(claim,) if has_devices else (),
         )
     for pod, user in cluster.users():
-        if key(pod) == (namespace, name):
+        if full_key(pod) == (namespace, name):
             return user
     return None
 
@@ -141,7 +141,7 @@ def container_devices(pod: JsonObject) -> list[dict[str, Any]]:
 
 def _claim(claim: JsonDict, why: Mapping[tuple[str, str, DeviceId], ChosenDevice]) -> JsonDict:
     allocation = allocation_of(claim)
-    name = "/".join(key(claim))
+    name = "/".join(full_key(claim))
     ids = {_device_id(device): device for device in status_of(claim).get("devices") or ()}
     return {
         "name": claim["metadata"]["name"],

@@ -11,8 +11,7 @@ from dralab.capacity.changes import AddNodes, MovePod, SupposedChange, Uncordon,
 from dralab.explanation.edits import KINDS
 from dralab.explanation.names import templates_of
 from dralab.objects.claims import consumers_of
-from dralab.objects.metadata import NamespacedName
-from dralab.scheduling.backlog import DEFAULT_NAMESPACE, key
+from dralab.objects.metadata import DEFAULT_NAMESPACE, NamespacedName, full_key
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_patches import json_patch
 from dralab.values.json_types import JsonDict
@@ -35,7 +34,9 @@ def tried(help_: Mapping[str, Any], cluster: Snapshot) -> TriedHelp | None:
         parts = [tried(each, cluster) for each in help_["parts"]]
         known = [each for each in parts if each is not None]
         objects = [item for each in known for item in each.objects]
-        if len(known) < len(parts) or len({(i["kind"], key(i)) for i in objects}) < len(objects):
+        if len(known) < len(parts) or len({(i["kind"], full_key(i)) for i in objects}) < len(
+            objects
+        ):
             return None
         return TriedHelp(changes=[each for one in known for each in one.changes], objects=objects)
     if help_.get("patch"):
@@ -83,4 +84,4 @@ def _patched(about: str, patch: Sequence[Mapping[str, Any]], cluster: Snapshot) 
 def _named(cluster: Snapshot, kind: str, name: str) -> JsonDict | None:
     namespace, _, short = name.rpartition("/")
     where = (namespace or DEFAULT_NAMESPACE, short)
-    return next((item for item in cluster.by_kind.get(kind, ()) if key(item) == where), None)
+    return next((item for item in cluster.by_kind.get(kind, ()) if full_key(item) == where), None)

@@ -7,7 +7,7 @@ with the first one.
 from collections.abc import Iterator, Mapping, Sequence
 
 from dralab.objects.claims import has_device_claims, requests_of
-from dralab.objects.metadata import spec_of, status_of, uid_of
+from dralab.objects.metadata import full_key, namespace_of, spec_of, status_of, uid_of
 from dralab.prototypes.claim_names import evolution_claim
 from dralab.prototypes.conversion.neutral import NeutralPool
 from dralab.prototypes.conversion.reading import read
@@ -23,7 +23,7 @@ KEPT = ("uid", "resourceVersion", "creationTimestamp", "ownerReferences")
 def as_today(objects: Sequence[JsonDict], api: str) -> list[JsonDict]:
     """Return normalized objects of `api` as resource.k8s.io/v1 and v1 objects."""
     scene = read(objects, api)
-    originals = {(item["kind"], _full(item).lower()): item for item in objects}
+    originals = {(item["kind"], str(full_key(item)).lower()): item for item in objects}
     pools = {part.name: part for part in scene.parts if isinstance(part, NeutralPool)}
     found = []
     for item in ToV1(scene).objects():
@@ -41,17 +41,12 @@ def as_today(objects: Sequence[JsonDict], api: str) -> list[JsonDict]:
     return found
 
 
-def _full(item: JsonObject) -> str:
-    metadata = item["metadata"]
-    return f"{metadata.get('namespace') or 'default'}/{metadata['name']}"
-
-
 def _original(item: JsonObject, originals: Mapping[tuple[str, str], JsonDict]) -> JsonDict | None:
     """Return what a converted object was made of; None if it has no counterpart."""
     if item["kind"] == "ResourceSlice":
         name = f"default/{item['spec']['pool']['name']}".lower()
         return originals.get(("DevicePool", name)) or originals.get(("ResourcePool", name))
-    name = _full(item).lower()
+    name = str(full_key(item)).lower()
     return originals.get((item["kind"], name)) or originals.get(("DeviceClaim", name))
 
 
@@ -66,7 +61,7 @@ def _allocate(
     results = list(_of_k8srm(claim, status, pools)) or list(_of_evolution(status, pools))
     if not results:
         return
-    namespace = original["metadata"].get("namespace") or "default"
+    namespace = namespace_of(original)
     consumers = list(status.get("reservedFor") or ()) + [
         {"resource": "pods", "name": name, "uid": uid_of(pod)}
         for name in status.get("podNames") or ()
@@ -138,6 +133,6 @@ def _claims_of(pod: JsonObject) -> Iterator[tuple[str, str]]:
         for entry in read_pod.entries:
             yield entry.name or "devices", claim_name(entry, read_pod.name, read_pod.namespace)
         return
-    namespace, name = _full(pod).split("/")
+    namespace, name = full_key(pod)
     for entry in spec_of(pod).get("resourceClaims") or ():
         yield entry["name"], evolution_claim(entry, name, namespace)

@@ -7,7 +7,7 @@ the fake driver are understood, others are copied as opaque configuration.
 from collections.abc import Iterable, Mapping, Sequence
 
 from dralab.allocation.problem import Attribute
-from dralab.objects.metadata import spec_of
+from dralab.objects.metadata import full_key, spec_of
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, IMMEDIATE, STATE_GROUP
 from dralab.prototypes.classic.structured import GROUP
 from dralab.prototypes.conversion.neutral import (
@@ -32,7 +32,9 @@ REQUEST = "devices"
 def read(items: Sequence[JsonDict]) -> Scene:
     """Return what objects of classic DRA mean; parameters go into the claims that name them."""
     scene = Scene(source="classic")
-    parameters = {_place(item): item for item in items if item.get("kind") == "FakeClaimParameters"}
+    parameters: dict[tuple[str, str], JsonDict] = {
+        full_key(item): item for item in items if item.get("kind") == "FakeClaimParameters"
+    }
     for item in items:
         version, kind = item.get("apiVersion"), item.get("kind")
         match kind:
@@ -63,11 +65,6 @@ def _left_out(item: JsonObject, why: str) -> Note:
     return Note("lost", f"{item['kind']} {item['metadata']['name']}", "", why)
 
 
-def _place(item: JsonObject) -> tuple[str, str]:
-    metadata = item["metadata"]
-    return str(metadata.get("namespace") or "default"), metadata["name"]
-
-
 def _class(item: JsonObject, notes: list[Note]) -> NeutralClass:
     name = item["metadata"]["name"]
     where = f"ResourceClass {name}"
@@ -90,7 +87,7 @@ def _claim(
 ) -> NeutralClaim:
     template = item["kind"] == "ResourceClaimTemplate"
     spec = item["spec"]["spec"] if template else item["spec"]
-    namespace, name = _place(item)
+    namespace, name = full_key(item)
     where = f"{item['kind']} {namespace}/{name}"
     class_name = spec["resourceClassName"]
     option = Option(class_name=class_name)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from dralab.allocation.problem import Attribute
-from dralab.objects.metadata import spec_of
+from dralab.objects.metadata import namespace_of, spec_of
 from dralab.prototypes.conversion import from_classic, from_k8srm
 from dralab.prototypes.conversion.expressions import drivers_in
 from dralab.prototypes.conversion.neutral import (
@@ -47,10 +47,6 @@ def read(items: Iterable[JsonDict], generation: str) -> Scene:
     if generation == "v1":
         scene.parts = _pools_joined(scene.parts)
     return scene
-
-
-def _namespace(item: JsonObject) -> str:
-    return str(item["metadata"].get("namespace") or "default")
 
 
 # --- dra-evolution ------------------------------------------------------------------------------
@@ -130,7 +126,7 @@ def _evolution_claim(item: JsonDict, spec: JsonObject, *, template: bool) -> Neu
         )
     return NeutralClaim(
         name=item["metadata"]["name"],
-        namespace=_namespace(item),
+        namespace=namespace_of(item),
         template=template,
         requests=tuple(requests),
         rules=tuple(
@@ -241,7 +237,7 @@ def _v1_claim(
                 rules.append(Rule(kind, constraint[field], names))  # type: ignore[arg-type]
     return NeutralClaim(
         name=item["metadata"]["name"],
-        namespace=_namespace(item),
+        namespace=namespace_of(item),
         template=template,
         requests=tuple(requests),
         rules=tuple(rules),

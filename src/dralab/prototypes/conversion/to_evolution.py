@@ -4,6 +4,7 @@ from collections import Counter
 from functools import cached_property
 
 from dralab.allocation.problem import Attribute
+from dralab.objects.metadata import namespace_of
 from dralab.prototypes.conversion.neutral import (
     NeutralClaim,
     NeutralClass,
@@ -168,7 +169,7 @@ class ToEvolution(SceneWriter):
         item["apiVersion"] = EVOLUTION
         spec = item["spec"]
         spec.pop("deviceClaims", None)
-        namespace = item["metadata"].get("namespace") or "default"
+        namespace = namespace_of(item)
         templates: list[JsonDict] = []
         entries = []
         for entry in part.entries:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from dralab.allocation.problem import Attribute
+from dralab.objects.metadata import namespace_of
 from dralab.prototypes.conversion.neutral import (
     NeutralClaim,
     NeutralClass,
@@ -194,7 +195,7 @@ class ToV1(SceneWriter):
         item["apiVersion"] = "v1"
         spec = item["spec"]
         spec.pop("deviceClaims", None)
-        namespace = item["metadata"].get("namespace") or "default"
+        namespace = namespace_of(item)
         templates: list[JsonDict] = []
         entries = []
         for entry in part.entries:

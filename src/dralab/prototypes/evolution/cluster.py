@@ -12,7 +12,7 @@ from typing import Any, Final
 from dralab.allocation import problem as core
 from dralab.allocation.outcome import ClaimAllocation
 from dralab.allocation.problem import DeviceId, InUse, Problem
-from dralab.objects.metadata import spec_of, status_of
+from dralab.objects.metadata import namespace_of, spec_of, status_of
 from dralab.prototypes.claim_names import evolution_claim
 from dralab.prototypes.evolution.expressions import EvolutionExpressions
 from dralab.prototypes.evolution.kinds import API_VERSION, FINALIZER, MAX_RESERVED_FOR
@@ -210,7 +210,7 @@ class EvolutionCluster(SearchedCluster):
         return any(
             spec_of(item).get("allowManagementAccess")
             for item in self._of("Quota")
-            if (item["metadata"].get("namespace") or "default") == namespace
+            if namespace_of(item) == namespace
         )
 
     def _selectors(self, part: Mapping[str, Any]) -> tuple[core.DeviceSelector | None, ...]:

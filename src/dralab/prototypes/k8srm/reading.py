@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dralab.allocation.problem import Attribute
-from dralab.objects.metadata import spec_of
+from dralab.objects.metadata import namespace_of, spec_of
 from dralab.prototypes.k8srm.claim_forms import NormalizedClaimSpec, normalized_claim_spec
 from dralab.prototypes.k8srm.model import (
     ClaimSpec,
@@ -47,7 +47,7 @@ def read_class(item: JsonObject) -> K8srmClass:
 def read_claim(item: JsonObject) -> K8srmClaim:
     """Return a normalized DeviceClaim."""
     metadata = item["metadata"]
-    namespace = metadata.get("namespace") or "default"
+    namespace = namespace_of(item)
     return K8srmClaim(
         name=metadata["name"],
         namespace=namespace,
