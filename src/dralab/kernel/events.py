@@ -141,7 +141,11 @@ class Events:
         return happened
 
     def __len__(self) -> int:
-        return sum(not event.cancelled for *_, event in self._heap)
+        return len(self.pending())
+
+    def pending(self) -> list[Event]:
+        """Return the events to come, in the order in which they will happen."""
+        return [event for *_, event in sorted(self._heap) if not event.cancelled]
 
     def _drop_cancelled(self) -> None:
         heap = self._heap

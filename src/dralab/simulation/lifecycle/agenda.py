@@ -23,7 +23,6 @@ class Agenda:
     def __init__(self, events: Events) -> None:
         self.events = events
         self.methods: dict[str, Callable[..., None]] = {}
-        self._entries: dict[int, AgendaEntry] = {}
 
     def now(self) -> int:
         """Return the time of the clock."""
@@ -35,17 +34,12 @@ class Agenda:
 
     def schedule(self, when: int, priority: int, what: str, whom: str, **detail: int) -> Event:
         """Schedule an entry; the result can be cancelled."""
-        due = _Due(self)
-        event = self.events.at(when, due, priority=priority)
-        due.number = event.number
-        self._entries[event.number] = AgendaEntry(when, priority, what, whom, detail)
-        return event
+        return self.events.at(when, _Due(self, what, whom, detail or None), priority=priority)
 
     def cancel(self, event: Event | None) -> None:
         """Cancel an entry; None, or one that has happened already, is ignored."""
-        if event is not None and not event.cancelled:
+        if event is not None:
             event.cancel()
-            del self._entries[event.number]
 
     def happen(self, when: int) -> None:
         """Run everything up to an instant."""
@@ -53,13 +47,11 @@ class Agenda:
 
     def entries(self) -> Sequence[AgendaEntry]:
         """Return future entries, in order."""
-        listed = sorted(self._entries.items(), key=lambda item: (*item[1][:2], item[0]))
-        return [entry for _, entry in listed]
-
-    def hand_over(self, number: int) -> None:
-        """Run an entry."""
-        entry = self._entries.pop(number)
-        self.methods[entry.what](entry.whom, **entry.detail)
+        return [
+            AgendaEntry(event.when, event.priority, due.what, due.whom, due.detail or {})
+            for event in self.events.pending()
+            if isinstance(due := event.call, _Due)
+        ]
 
 
 @dataclass(slots=True)
@@ -67,7 +59,9 @@ class _Due:
     """The call of an entry; an object and not a closure, so that a run can be saved."""
 
     agenda: Agenda
-    number: int = 0
+    what: str
+    whom: str
+    detail: Mapping[str, int] | None
 
     def __call__(self) -> None:
-        self.agenda.hand_over(self.number)
+        self.agenda.methods[self.what](self.whom, **(self.detail or {}))

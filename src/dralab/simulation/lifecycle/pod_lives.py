@@ -126,7 +126,7 @@ class PodLives(Generic[Task]):
     def bind(self, task: Task, node: str, *, silent: bool = False) -> None:
         """Begin a pod's life on a node; on a `silent` one it begins with `resume`."""
         task.bind(node, self.agenda.now())
-        self.running[task.pod.key] = task
+        self.running[task.key] = task
         if not silent:
             self._live(task, 0)
 
@@ -155,7 +155,7 @@ class PodLives(Generic[Task]):
         if length is not None:
             when = self.agenda.now() + length
             priority = BEGINNING if task.state == "Bound" else ENDING
-            task.next = self.agenda.schedule(when, priority, "stage", task.pod.key)
+            task.next = self.agenda.schedule(when, priority, "stage", task.key)
 
     def _stage_over(self, key: str) -> None:
         task = self.tasks[key]
@@ -199,7 +199,7 @@ class PodLives(Generic[Task]):
         """Queue a pod again, once this instant's decisions have been made."""
         self.site.withdraw(task)
         task.wait_again(reason)
-        self.agenda.schedule(self.agenda.now(), RETURNING, "arrive", task.pod.key)
+        self.agenda.schedule(self.agenda.now(), RETURNING, "arrive", task.key)
 
     def evict(self, task: Task, reason: str) -> None:
         """End a pod before its time; as the pod of a job it comes again, and waits."""
@@ -231,7 +231,7 @@ class PodLives(Generic[Task]):
 
     def _release(self, task: Task) -> None:
         task.next = None
-        del self.running[task.pod.key]
+        del self.running[task.key]
         self.site.release(task)
 
     # --- nodes --------------------------------------------------------------------------------

@@ -62,6 +62,11 @@ class TaskRecord:
     fails: bool = False
     lost: bool = False
     next: Event | None = field(default=None, compare=False)
+    # The pod's key, made once: millions of pods have one each.
+    key: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.key = self.pod.key
 
     def bind(self, node: str, now: int) -> None:
         """Record its binding."""

@@ -332,7 +332,7 @@ class ClusterRun:
         for name in claim_names(pod):
             claim = self.cluster.client.get(CLAIMS, name, task.pod.namespace)
             results = results_of(allocation_of(claim))
-            found += [f"{task.node}/{result['device']}" for result in results]
+            found += [str(result["device"]) for result in results]
         return found
 
     def _finished(self, task: ClusterTask, *, failed: bool, why: str) -> None:

@@ -26,7 +26,8 @@ GANG: Final = re.compile(r"^waiting for \d+ pods of gang ")
 class ClusterTask(TaskRecord):
     """A task. `name` is that of its present pod: one that has to begin again gets another.
 
-    `gone`: its pod was deleted. `failed`: one of its containers failed.
+    `devices` are their names on its node. `gone`: its pod was deleted. `failed`: one of its
+    containers failed.
     """
 
     name: str = field(kw_only=True)
@@ -118,7 +119,8 @@ class ClusterTasks:
         place = {lane: index for index, lane in enumerate(lanes)}
 
         for task in self.records:
-            devices = [name for name in task.devices if name in place]
+            names = (f"{task.node}/{device}" for device in task.devices)
+            devices = [name for name in names if name in place]
             used = devices or ([task.node] if task.node in place else [])
             yield task.task(sorted(place[name] for name in used), begin=begin)
 
@@ -158,10 +160,9 @@ class GpuUsage:
         if self._room is None:
             self.types[node.model] += sign * request.demand
             return
-        names = (device.rpartition("/")[2] for device in task.devices)
         taken = [
             int(name.removeprefix(GPU_PREFIX))
-            for name in names
+            for name in task.devices
             if name.startswith(GPU_PREFIX) and name.removeprefix(GPU_PREFIX).isdecimal()
         ]
         if len(taken) != request.gpus or max(taken, default=0) >= max(1, node.gpus):

@@ -1,6 +1,7 @@
 """The claims of pods that wait or run, as the controller of claims and the scheduler keep them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from dralab.objects.claims import consumers_of
 from dralab.objects.metadata import NamespacedName, key_of, owner_reference, status_of
@@ -8,19 +9,49 @@ from dralab.scheduling.allocatable import ClaimPlan
 from dralab.scheduling.pods import PodInfo
 from dralab.simulation.engines.cluster.tasks import ClusterTask
 from dralab.simulation.engines.fast.admitted import AdmittedKind
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
+
+
+class _MadeClaim(NamedTuple):
+    """A claim that was made for a pod: what sets it apart from others of its template."""
+
+    uid: str
+    pod: str
+    pod_uid: str
+    spec: JsonDict
+
+    def claim(self, key: NamespacedName) -> JsonDict:
+        """Return the claim."""
+        pod = {"metadata": {"name": self.pod, "uid": self.pod_uid}}
+        metadata = {
+            "name": key.name,
+            "namespace": key.namespace,
+            "uid": self.uid,
+            "ownerReferences": [owner_reference(pod, api_version="v1", kind="Pod")],
+        }
+        return {"metadata": metadata, "spec": self.spec}
 
 
 class ClaimBook:
-    """Claims by key; `template` finds the template of those that are made for pods."""
+    """Claims by key; `template` finds the template of those that are made for pods.
+
+    A claim that was made is written out when it is asked for: of a million pods that run, hardly
+    any is.
+    """
 
     def __init__(self, template: Callable[[NamespacedName], JsonDict | None]) -> None:
-        self.claims: dict[NamespacedName, JsonDict] = {}
+        self._given: dict[NamespacedName, JsonDict] = {}
+        self._made: dict[NamespacedName, _MadeClaim] = {}
         self._template = template
+
+    def get(self, key: NamespacedName) -> JsonDict | None:
+        """Return a claim; None if there is none of that name."""
+        made = self._made.get(key)
+        return self._given.get(key) if made is None else made.claim(key)
 
     def put(self, claim: JsonDict) -> None:
         """Take a claim that is nobody's own."""
-        self.claims[key_of(claim)] = claim
+        self._given[key_of(claim)] = claim
 
     def make_for(self, kind: AdmittedKind, task: ClusterTask) -> dict[str, str] | None:
         """Make the claims of a pod from their templates; return their names by entry.
@@ -37,32 +68,42 @@ class ClaimBook:
         made = {}
         for entry, template in found:
             name = f"{task.name}-{entry}"
-            pod = {"metadata": {"name": task.name, "uid": task.uid}}
-            metadata = {
-                "name": name,
-                "namespace": namespace,
-                "uid": f"claim/{task.uid}/{entry}",
-                "ownerReferences": [owner_reference(pod, api_version="v1", kind="Pod")],
-            }
-            spec = template["spec"]["spec"]
-            self.claims[NamespacedName(namespace, name)] = {"metadata": metadata, "spec": spec}
+            spec, uid = template["spec"]["spec"], f"claim/{task.uid}/{entry}"
+            claim = _MadeClaim(uid, task.name, task.uid, spec)
+            self._made[NamespacedName(namespace, name)] = claim
             made[entry] = name
         return made
+
+    def is_made_for(self, pod: PodInfo, plan: ClaimPlan) -> bool:
+        """Return whether a claim was made for the pod that now has it."""
+        made = self._made.get(key_of(plan.claim)) if "name" in plan.claim["metadata"] else None
+        return made is not None and made.pod_uid == pod.uid
+
+    def made_plans(
+        self, pod: PodInfo, allocation: Callable[[str], JsonObject | None]
+    ) -> Iterator[ClaimPlan]:
+        """Yield what was planned for the claims made for a pod, of those with an `allocation`."""
+        for item in pod.claims:
+            key = NamespacedName(pod.key.namespace, item.made or "")
+            made = self._made.get(key)
+            if made is not None and (found := allocation(made.uid)) is not None:
+                consumer = {"resource": "pods", "name": pod.key.name, "uid": pod.uid}
+                yield ClaimPlan(made.claim(key), consumer, found)
 
     def forget_made(self, pod: PodInfo) -> None:
         """Forget the claims that were made for a pod."""
         for item in pod.claims:
             if item.made:
-                self.claims.pop(NamespacedName(pod.key.namespace, item.made), None)
+                self._made.pop(NamespacedName(pod.key.namespace, item.made), None)
 
     def reserve(self, plan: ClaimPlan) -> NamespacedName | None:
         """Reserve a claim for a pod; return its key if others may use it, too."""
         key = self._shared(plan)
         if key is None:
             return None
-        claim = self.claims[key]
+        claim = self._given[key]
         users = [*consumers_of(claim), dict(plan.consumer)]
-        self.claims[key] = {**claim, "status": {**status_of(claim), "reservedFor": users}}
+        self._given[key] = {**claim, "status": {**status_of(claim), "reservedFor": users}}
         return key
 
     def release(self, plan: ClaimPlan) -> NamespacedName | None:
@@ -70,9 +111,9 @@ class ClaimBook:
         key = self._shared(plan)
         if key is None:
             return None
-        claim, uid = self.claims[key], plan.consumer["uid"]
+        claim, uid = self._given[key], plan.consumer["uid"]
         users = [user for user in consumers_of(claim) if user["uid"] != uid]
-        self.claims[key] = {**claim, "status": {**status_of(claim), "reservedFor": users}}
+        self._given[key] = {**claim, "status": {**status_of(claim), "reservedFor": users}}
         return key
 
     def _shared(self, plan: ClaimPlan) -> NamespacedName | None:

@@ -72,7 +72,7 @@ class FastSimulation:
         self.queue = SchedulingQueue(self.events.now, strict=how.blocking)
         self.waiting = WaitingPods(self.queue, self.wake)
         self.attempts = Attempts(state, self.waiting, self)
-        by_key = {task.pod.key: task for task in tasks.records}
+        by_key = {task.key: task for task in tasks.records}
         self.lives: PodLives[ClusterTask] = PodLives(
             self, self.agenda, by_key, how, self.chance.stream, fenced=False
         )
@@ -84,6 +84,7 @@ class FastSimulation:
         )
         self.steps = 0
         self._placed: dict[str, PodPlacement] = {}
+        self._devices: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._pods: dict[str, PodInfo] = {}
         self._lacking: list[ClusterTask] = []
         self._silent: dict[str, Event | None] = {}
@@ -302,18 +303,22 @@ class FastSimulation:
         pod, node = placement.pod, placement.node
         task = self.tasks.by_uid[pod.uid]
         self.waiting.remove_pod(pod.uid)
-        self._placed[pod.uid] = placement
         for plan in placement.plans:
             shared = self.claims.reserve(plan)
             if shared is not None:
                 self.waiting.wake_for_claim(shared)
-        task.devices = tuple(
-            f"{node}/{result['device']}"
+        devices = tuple(
+            str(result["device"])
             for plan in placement.plans
             for result in results_of(plan.allocation)
         )
         if pod.shares is not None:
-            task.devices += tuple(f"{node}/{GPU_PREFIX}{gpu}" for gpu in pod.shares.taken)
+            devices += tuple(f"{GPU_PREFIX}{gpu}" for gpu in pod.shares.taken)
+        # Many pods have devices of the same names.
+        task.devices = self._devices.setdefault(devices, devices)
+        # What was planned for its own claims can be had again.
+        kept = tuple(plan for plan in placement.plans if not self.claims.is_made_for(pod, plan))
+        self._placed[pod.uid] = PodPlacement(pod, node, kept, placement.volumes)
         self.tasks.wait(task, -1)
         self.lives.bind(task, node, silent=node in self._silent)
         self.tasks.count_held(task, 1)
@@ -348,11 +353,12 @@ class FastSimulation:
         return replace(placement, pod=leaving)
 
     def _vacate(self, placement: PodPlacement) -> None:
-        pod, plans = placement.pod, placement.plans
-        held = self.state.devices.version
-        self.state.forget_placement(placement)
+        pod, devices = placement.pod, self.state.devices
+        plans = (*placement.plans, *self.claims.made_plans(pod, devices.in_flight))
+        held = devices.version
+        self.state.forget_placement(replace(placement, plans=plans))
         self.changed(ClusterChange.POD_GONE)
-        if self.state.devices.version != held:
+        if devices.version != held:
             self.changed(ClusterChange.DEVICES)
         for plan in plans:
             shared = self.claims.release(plan)
@@ -463,7 +469,7 @@ class FastSimulation:
         when = self._leaves_at(task, node)
         if when is not None:
             later = max(when, self.events.now())
-            self.agenda.schedule(later, BEGINNING, "leave", task.pod.key, attempts=task.attempts)
+            self.agenda.schedule(later, BEGINNING, "leave", task.key, attempts=task.attempts)
 
     def _time_to_leave(self, key: str, attempts: int) -> None:
         task = self.lives.tasks[key]

@@ -57,7 +57,7 @@ class FastRun:
         admitted = self.admitted
         claims = ClaimBook(partial(admitted.stored, CLAIM_TEMPLATES))
         self.inventory = Inventory(nodes, gpus_are)
-        state = empty_state(claims.claims.get)
+        state = empty_state(claims.get)
         self.simulation = self.acts(
             state,
             claims,

@@ -81,7 +81,7 @@ class TickSimulation(FastSimulation):
         self.lives.evictions += 1
         self._placed[uid] = self._marked(placement)
         grace = int(spec_of(placement.pod.obj).get("terminationGracePeriodSeconds") or 30)
-        self.agenda.schedule(self.events.now() + grace * SECOND, ENDING, "deleted", task.pod.key)
+        self.agenda.schedule(self.events.now() + grace * SECOND, ENDING, "deleted", task.key)
 
     def _grace_over(self, key: str) -> None:
         self.lives.leave(self.lives.tasks[key])
@@ -96,7 +96,7 @@ class TickSimulation(FastSimulation):
     def on_nodes(self) -> dict[str, tuple[ClusterTask, PodInfo]]:
         """The pods that run or hold what they had, by key, with their tasks."""
         return {
-            task.pod.key: (task, placement.pod)
+            task.key: (task, placement.pod)
             for uid, placement in self._placed.items()
             if (task := self.tasks.by_uid.get(uid)) is not None
         }
@@ -186,7 +186,7 @@ class TickRun(FastRun):
 
     def _pod(self, task: ClusterTask, pod: PodInfo) -> Mapping[str, Any]:
         bound = self._start + ((task.bound or BEGIN) - BEGIN) // SECOND
-        elapsed, lengths = self._clock - bound, self._lengths[task.pod.key]
+        elapsed, lengths = self._clock - bound, self._lengths[task.key]
         requests = _requests(pod)
         return {
             "ResourceRequest": requests,
