@@ -5,7 +5,7 @@ pod never gets the same device. What a claim may get on a node, and on which nod
 asking, is the answer of `allocation.fleet`; who holds what is kept by `allocation.inventory`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -79,7 +79,8 @@ class ClusterDevices:
     """Slices, classes and holdings, kept up to date by their watcher.
 
     Nodes have the numbers of their rows in the table. Changes of nodes and slices reach the fleet
-    when it is next asked: many of them come at once.
+    when it is next asked: many of them come at once. Allocations that are not written yet are kept
+    in `in_flight`, by the uids of their claims.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class ClusterDevices:
         share_ids: ShareIds | None = None,
         budget: int = DEFAULT_BUDGET,
         features: AllocationFeatures | None = None,
+        in_flight: MutableMapping[str, JsonObject] | None = None,
     ) -> None:
         self._table = table
         self._reader = reader
@@ -109,7 +111,7 @@ class ClusterDevices:
         self._changed_pools: set[PoolId] = set()
         self._rows_seen = 0
         self._catalog: tuple[SliceCatalog, tuple[Slice, ...]] | None = None
-        self._in_flight: dict[str, JsonObject] = {}
+        self._in_flight = {} if in_flight is None else in_flight
         # Pods that count on an allocation in flight: it is given up with the last of them.
         self._counting_on: dict[str, tuple[str, ...]] = {}
 
@@ -181,8 +183,11 @@ class ClusterDevices:
 
     def forget_plans(self, plans: Iterable[ClaimPlan], pod: PodInfo) -> None:
         """Take back what was assumed and will not be written."""
-        for plan in plans:
-            uid = uid_of(plan.claim) or _pending_uid(pod)
+        self.forget_claims((uid_of(plan.claim) or _pending_uid(pod) for plan in plans), pod)
+
+    def forget_claims(self, uids: Iterable[str], pod: PodInfo) -> None:
+        """Take back what was assumed for some claims of a pod."""
+        for uid in uids:
             counting = self._counting_on.get(uid)
             if counting is None:
                 continue
@@ -453,7 +458,8 @@ class ClusterDevices:
             self._changed_pools.clear()
 
     def _forget_flight(self, uid: str) -> None:
-        self._in_flight.pop(uid, None)
+        if uid in self._in_flight:
+            del self._in_flight[uid]
         self._counting_on.pop(uid, None)
 
     def _hold(self, claim: JsonDict, allocation: JsonObject, uid: str = "") -> None:

@@ -1,6 +1,6 @@
 """The claims of pods that wait or run, as the controller of claims and the scheduler keep them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from dralab.objects.claims import consumers_of
@@ -9,7 +9,7 @@ from dralab.scheduling.allocatable import ClaimPlan
 from dralab.scheduling.pods import PodInfo
 from dralab.simulation.engines.cluster.tasks import ClusterTask
 from dralab.simulation.engines.fast.admitted import AdmittedKind
-from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.json_types import JsonDict
 
 
 class _MadeClaim(NamedTuple):
@@ -79,22 +79,10 @@ class ClaimBook:
         made = self._made.get(key_of(plan.claim)) if "name" in plan.claim["metadata"] else None
         return made is not None and made.pod_uid == pod.uid
 
-    def made_plans(
-        self, pod: PodInfo, allocation: Callable[[str], JsonObject | None]
-    ) -> Iterator[ClaimPlan]:
-        """Yield what was planned for the claims made for a pod, of those with an `allocation`."""
-        for item in pod.claims:
-            key = NamespacedName(pod.key.namespace, item.made or "")
-            made = self._made.get(key)
-            if made is not None and (found := allocation(made.uid)) is not None:
-                consumer = {"resource": "pods", "name": pod.key.name, "uid": pod.uid}
-                yield ClaimPlan(made.claim(key), consumer, found)
-
-    def forget_made(self, pod: PodInfo) -> None:
-        """Forget the claims that were made for a pod."""
-        for item in pod.claims:
-            if item.made:
-                self._made.pop(NamespacedName(pod.key.namespace, item.made), None)
+    def forget_made(self, pod: PodInfo) -> list[str]:
+        """Forget the claims that were made for a pod; return their uids."""
+        keys = [NamespacedName(pod.key.namespace, item.made) for item in pod.claims if item.made]
+        return [self._made.pop(key).uid for key in keys if key in self._made]
 
     def reserve(self, plan: ClaimPlan) -> NamespacedName | None:
         """Reserve a claim for a pod; return its key if others may use it, too."""

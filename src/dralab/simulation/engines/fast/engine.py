@@ -316,7 +316,7 @@ class FastSimulation:
             devices += tuple(f"{GPU_PREFIX}{gpu}" for gpu in pod.shares.taken)
         # Many pods have devices of the same names.
         task.devices = self._devices.setdefault(devices, devices)
-        # What was planned for its own claims can be had again.
+        # What its own claims hold is known from them.
         kept = tuple(plan for plan in placement.plans if not self.claims.is_made_for(pod, plan))
         self._placed[pod.uid] = PodPlacement(pod, node, kept, placement.volumes)
         self.tasks.wait(task, -1)
@@ -354,17 +354,16 @@ class FastSimulation:
 
     def _vacate(self, placement: PodPlacement) -> None:
         pod, devices = placement.pod, self.state.devices
-        plans = (*placement.plans, *self.claims.made_plans(pod, devices.in_flight))
         held = devices.version
-        self.state.forget_placement(replace(placement, plans=plans))
+        self.state.forget_placement(placement)
+        devices.forget_claims(self.claims.forget_made(pod), pod)
         self.changed(ClusterChange.POD_GONE)
         if devices.version != held:
             self.changed(ClusterChange.DEVICES)
-        for plan in plans:
+        for plan in placement.plans:
             shared = self.claims.release(plan)
             if shared is not None:
                 self.waiting.wake_for_claim(shared)
-        self.claims.forget_made(pod)
 
     def comes_again(self, task: ClusterTask) -> bool:  # noqa: ARG002 - every pod does
         """Whether a pod that is evicted, or fails, is submitted once more."""
