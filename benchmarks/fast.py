@@ -1,12 +1,15 @@
-"""Pods with claims, decided without a cluster (`--scheduler dralab-fast`), on fleets of four sizes.
+"""Pods decided without a cluster, on fleets of four sizes: CPU time, memory, and how they grow.
 
-    python -m benchmarks.fast            1,000 to 100,000 nodes, ten pods a node (5 GB)
-    python -m benchmarks.fast 100000     one size: so many nodes
+    python -m benchmarks.fast                       with claims (`--scheduler dralab-fast`)
+    python -m benchmarks.fast firstfit              by a policy: GPUs are shared, without claims
+    python -m benchmarks.fast dralab-fast 100000    one size: so many nodes
 
-A week, nodes with 8 GPUs, each pod with a claim from a template for 1 to 8 GPUs or half of one. CPU
-time, one core, each size in a process of its own.
+A week, ten pods a node, 1,000 to 100,000 nodes with 8 GPUs, each pod for 1 to 8 GPUs or half of
+one. CPU time, one core, each size in a process of its own. The largest needs 4 GB. `growth` is that
+of the time to run over that of the pods, as an exponent: 1 is linear.
 """
 
+import math
 import resource
 import subprocess
 import sys
@@ -14,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dralab.simulation.engines.fast.run import FastRun
+from dralab.simulation import dispatch
 from dralab.simulation.scenario import scenario as scenarios
 
 SIZES = (1_000, 3_000, 10_000, 100_000)
@@ -22,7 +25,7 @@ PODS_A_NODE = 10
 SCENARIO = """
 seed: 1
 fleet: {{nodes: [{{name: n, count: {nodes}, cpu: 64, memory: 256Gi, gpus: 8, model: A100}}]}}
-scheduler: dralab-fast
+scheduler: {scheduler}
 workload:
   generate:
     count: {pods}
@@ -37,13 +40,14 @@ workload:
 """
 
 
-def one(nodes: int) -> None:
+def one(scheduler: str, nodes: int) -> None:
+    """Print the seconds that one size takes, for the growth, and what it costs."""
     pods = PODS_A_NODE * nodes
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "scenario.yaml"
-        path.write_text(SCENARIO.format(nodes=nodes, pods=pods))
+        path.write_text(SCENARIO.format(nodes=nodes, pods=pods, scheduler=scheduler))
         began = time.process_time()
-        run = FastRun(scenarios.load(path))
+        run = dispatch.begin(scenarios.load(path))
         loaded = time.process_time()
         result = run.go()
         over = time.process_time()
@@ -51,19 +55,25 @@ def one(nodes: int) -> None:
     waited = sum(task.bound != task.submitted for task in result.tasks)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(
-        f"{pods:9,} pods, {nodes:7,} nodes x 8: {loaded - began:6.1f} s to load, "
-        f"{over - loaded:7.1f} s to run ({1e6 * (over - loaded) / pods:5.0f} us a pod), "
-        f"{waited:,} waited, {peak:.2f} GB",
+        f"{over - loaded:7.1f} s to run, {1e6 * (over - loaded) / pods:4.0f} us a pod, "
+        f"{loaded - began:5.1f} s to load, {waited:7,} waited, {peak:.2f} GB",
         flush=True,
     )
 
 
 def main() -> None:
-    if len(sys.argv) > 1:
-        one(int(sys.argv[1]))
+    scheduler = sys.argv[1] if len(sys.argv) > 1 else "dralab-fast"
+    if len(sys.argv) > 2:
+        one(scheduler, int(sys.argv[2]))
         return
-    for nodes in SIZES:
-        subprocess.run([sys.executable, "-m", "benchmarks.fast", str(nodes)], check=True)
+    last = 0.0
+    for before, nodes in zip((0, *SIZES), SIZES, strict=False):
+        command = [sys.executable, "-m", "benchmarks.fast", scheduler, str(nodes)]
+        told = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
+        took = float(told.split()[0])
+        growth = f", growth {math.log(took / last, nodes / before):.2f}" if last else ""
+        print(f"{PODS_A_NODE * nodes:9,} pods, {nodes:7,} nodes x 8: {told}{growth}", flush=True)
+        last = took
 
 
 if __name__ == "__main__":
