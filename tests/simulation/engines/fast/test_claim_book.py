@@ -19,7 +19,7 @@ def test_a_claim_made_for_a_pod_is_written_out_when_asked_for_and_forgotten_with
     assert book.make_for(SimpleNamespace(entries=(entry,)), task) == {"gpu": "p-0-gpu"}
     claim = book.get(KEY)
     assert claim["metadata"]["uid"] == "claim/7.0/gpu"
-    assert owner_uids(claim) == {"7.0"}
+    assert owner_uids(claim) == ["7.0"]
     assert claim["spec"] is spec
     pod = SimpleNamespace(
         key=NamespacedName("default", "p-0"), claims=(entry._replace(made="p-0-gpu"),)
