@@ -37,6 +37,23 @@ SCHEDULER_USER: Final = "system:kube-scheduler"
 CONTROLLERS: Final = "controllers"
 NODES: Final = "nodes"
 PARTS: Final = (SCHEDULER, CONTROLLERS, NODES)
+STORED_ONLY: Final = frozenset(
+    {
+        "autoscaling/horizontalpodautoscalers",
+        "certificates.k8s.io/clustertrustbundles",
+        "certificates.k8s.io/podcertificaterequests",
+        "coordination.k8s.io/leasecandidates",
+        "internal.apiserver.k8s.io/storageversions",
+        "networking.k8s.io/ingresses",
+        "networking.k8s.io/ipaddresses",
+        "networking.k8s.io/networkpolicies",
+        "networking.k8s.io/servicecidrs",
+        "storage.k8s.io/csistoragecapacities",
+        "storage.k8s.io/volumeattachments",
+        "storagemigration.k8s.io/storageversionmigrations",
+    }
+)
+"""Collections on whose objects a real cluster acts, and no part of dralab."""
 
 
 class ControlPlaneHost(Protocol):
@@ -105,6 +122,7 @@ class ControlPlane:
             engine, cluster.client_of(reader), randomness, client_of=cluster.client_of
         )
         kinds = cluster.server.resources.kinds
+        cluster.server.resources.context.rules.stored_only = STORED_ONLY
         roles.install_for(cluster, older_parts.served(kinds))
 
         def begin() -> None:

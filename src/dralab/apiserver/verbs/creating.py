@@ -83,7 +83,7 @@ def create(
     if kind.has_status and not rules.keeps_status:
         value["status"] = {}
     _new_metadata(context, kind, value, namespace, now=now)
-    options.warnings += rules.creation_warnings(value)
+    options.warnings += rules.creation_warnings(value) + context.rules.inert_warnings(kind)
     if options.gated:
         context.rules.drop_gated(kind, value, None)
     rules.prepare_create(value, now)

@@ -48,6 +48,8 @@ class Rules:
     ) -> None:
         self.features = features
         self.release = MIXED
+        # Collections on whose objects no part of the cluster acts: who creates one is told.
+        self.stored_only: frozenset[str] = frozenset()
         self.strategies: dict[str, Strategy] = dict(strategies or {})
         self.conversions: dict[str, tuple[Conversion, Conversion]] = {}
         self.webhooks: dict[str, ConversionWebhook] = {}
@@ -105,6 +107,12 @@ class Rules:
         if kind.hub == "events" and kind.group:  # stored as the others, and stricter
             return self.strategies.get(f"{kind.group}/{kind.plural}", PLAIN)
         return self.strategies.get(kind.hub, PLAIN)
+
+    def inert_warnings(self, kind: Kind) -> list[str]:
+        """Return that nothing acts on the objects of a kind, if that is so."""
+        if kind.custom is not None or kind.hub not in self.stored_only:
+            return []
+        return [f"{kind.api_version} {kind.kind}: stored only, no part of this cluster acts on it"]
 
     def decodes_alone(self, kind: Kind) -> bool:
         """Return whether objects are decoded by a built-in definition alone, as stored."""
