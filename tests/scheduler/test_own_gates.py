@@ -66,3 +66,26 @@ def test_taints_of_devices_count_as_of_the_release_that_has_the_gate_on(release,
     lab.add(PODS, pod("a", resourceClaims=[{"name": "x", "resourceClaimName": "c"}]))
     lab.wait(2)
     assert lab.get(PODS, "a")["spec"].get("nodeName") == node
+
+
+@pytest.mark.parametrize(("release", "got"), [("1.36", ["d1"]), ("1.37", [])])
+def test_all_devices_are_those_with_room_left_until_1_37(release, got):
+    lab = Lab()
+    lab.server.add(NODES, worker("n", cpu="4"))
+    lab.server.add(CLASSES, device_class("gpu"))
+    shared = [device(f"d{n}", capacity={"memory": {"value": "4Gi"}}, shared=True) for n in (0, 1)]
+    lab.server.add(SLICES, *pool("n", *shared, node="n"))
+    asked = {"capacity": {"requests": {"memory": "4Gi"}}}
+    everything = {"deviceClassName": "gpu", "allocationMode": "All", **asked}
+    lab.server.add(
+        CLAIMS,
+        claim("one", request("r", "gpu", **asked), namespace="default"),
+        claim("all", {"name": "r", "exactly": everything}, namespace="default"),
+    )
+    scheduled(lab, release)
+    for name in ("one", "all"):
+        lab.add(PODS, pod(name, resourceClaims=[{"name": "x", "resourceClaimName": name}]))
+        lab.wait(2)
+    status = lab.get(CLAIMS, "all").get("status") or {}
+    results = (status.get("allocation") or {}).get("devices", {}).get("results", [])
+    assert [each["device"] for each in results] == got

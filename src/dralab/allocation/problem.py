@@ -455,7 +455,7 @@ class InUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationFeatures:
-    """The feature gates that change an allocation; all on by default.
+    """The feature gates that change an allocation, all on by default, and rules that changed.
 
     >>> AllocationFeatures.named(["DRAAdminAccess"]).admin_access
     True
@@ -472,6 +472,8 @@ class AllocationFeatures:
     compatibility_groups: bool = True
     optional_node_operations: bool = True
     fractional_ranges: bool = True
+    # All devices are those with room left in 1.36, and those that others have filled, too, in 1.37.
+    all_counts_full: bool = False
 
     @classmethod
     def named(cls, gates: Iterable[str]) -> "AllocationFeatures":
@@ -481,12 +483,12 @@ class AllocationFeatures:
 
     @classmethod
     def without(cls, gates: Collection[str]) -> "AllocationFeatures":
-        """Return all features but those of these gates.
+        """Return all features, those of the newest release too, but those of these gates.
 
         >>> AllocationFeatures.without(["DRAAdminAccess"]).admin_access
         False
         """
-        return cls(**{part: False for gate, part in GATES.items() if gate in gates})
+        return cls(**{part: gate not in gates for gate, part in GATES.items()})
 
 
 GATES: Final[Mapping[str, str]] = MappingProxyType(
@@ -502,6 +504,7 @@ GATES: Final[Mapping[str, str]] = MappingProxyType(
         "DRADeviceCompatibilityGroups": "compatibility_groups",
         "DRAOptionalNodeOperations": "optional_node_operations",
         "DRAFractionalCapacityRange": "fractional_ranges",
+        "AllCountsFullDevices": "all_counts_full",
     }
 )
 

@@ -96,7 +96,7 @@ class Scheduler:
             v1.V1Reader(environment),
             share_ids=shares,
             budget=budget,
-            features=AllocationFeatures.without(self.gates.off),
+            features=AllocationFeatures.without(off) if off else None,
         )
         volume_claims, storage = cache(resources.VOLUME_CLAIMS), cache(resources.STORAGE_CLASSES)
         volumes = Volumes(table, volume_claims, cache(resources.VOLUMES), storage)

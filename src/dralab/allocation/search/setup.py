@@ -177,7 +177,7 @@ def _all(
         amounts = eligibility.amounts(alternative, number)
         if amounts is None:
             continue
-        room = start.room.get(number)
+        room = None if eligibility.features.all_counts_full else start.room.get(number)
         if amounts and room and any(have < want for have, want in zip(room, amounts, strict=True)):
             continue
         found.append(number)

@@ -46,7 +46,11 @@ WIDE_DEFINITIONS: Final = "WideDefinitions"
 VALIDATION_TAGS: Final = "ValidationTags"
 """More rules are tags beside the Go types: their words, and each cause is told once."""
 
+ALL_COUNTS_FULL: Final = "AllCountsFullDevices"
+"""A request for all devices fails for one that others have filled, instead of leaving it out."""
+
 CHANGES: Final[Mapping[str, str]] = {
+    ALL_COUNTS_FULL: "1.37",
     OWNERS_BY_INDEX: "1.37",
     IMMUTABLE_ROLE_REFERENCES: "1.37",
     WIDE_DEFINITIONS: "1.37",
@@ -179,7 +183,7 @@ def off_in(release: str, features: Features) -> Features:
     True
     """
     later = (gates(each) for each in versions() if is_since(each, release or DEFAULT))
-    return frozenset[str]().union(*later) - features
+    return frozenset(CHANGES).union(*later) - features
 
 
 DEFAULT_1_36: Final[Features] = default_of(MIXED)
