@@ -306,7 +306,10 @@ def _build(name: str, source: Path, target: Path) -> None:
     (source / "main.go").write_text(main)
     _go(source, "mod", "tidy")
     minor = re.sub(r".* v[01]\.", "", module)  # kubectl v0.36.2 is of Kubernetes 1.36.2
-    stamp = f"-X k8s.io/component-base/version.gitVersion=v1.{minor}"
+    facts = {"gitVersion": f"v1.{minor}", "gitMajor": "1", "gitMinor": minor.partition(".")[0]}
+    stamp = " ".join(
+        f"-X k8s.io/component-base/version.{name}={value}" for name, value in facts.items()
+    )
     _go(source, "build", "-trimpath", "-ldflags", f"-s -w {stamp}", "-o", str(target), ".")
 
 

@@ -1,7 +1,7 @@
 """Write declared.json below src/dralab/api/data: what types say that their values must be.
 
 Upstream generates validation from tags such as `+k8s:minimum=1` above fields (KEP-5073). Those of
-the API groups below are read from the Go module k8s.io/api as of the newest release.
+the API groups below are read from the Go module k8s.io/api, as of the newest release that has them.
 
     python tools/generate_declared.py
 """
@@ -13,6 +13,7 @@ from releases import DATA, releases, source, written
 
 # Packages, with the kinds whose objects are held against their tags.
 PACKAGES = {
+    "scheduling/v1alpha2": ("PodGroup", "Workload"),
     "scheduling/v1beta1": ("PodGroup", "Workload"),
     "scheduling/v1alpha3": ("CompositePodGroup", "PodGroup", "Workload"),
     "lifecycle/v1alpha1": ("Eviction", "EvictionRequest"),
@@ -30,11 +31,12 @@ OTHERS = ("deepcopy-gen", "prerelease", "supports", "validation-gen", "listType=
 
 def main() -> None:
     """Write the file."""
-    root = source(next(iter(releases())), "k8s.io/api")
+    roots = [source(release, "k8s.io/api") for release in releases()]
     types: dict[str, Any] = {}
     kinds: dict[str, str] = {}
     for package, names in PACKAGES.items():
-        text = (root / package / "types.go").read_text()
+        files = (root / package / "types.go" for root in roots)
+        text = next(path for path in files if path.exists()).read_text()
         found = _types(text, package)
         types |= found
         for name in names:

@@ -17,7 +17,7 @@ from releases import DATA, chain, releases, source, written
 
 ALL = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 # Counted by the server itself, not by a strategy.
-GENERATION = ("customresourcedefinition", "podgroup", "resourcepoolstatusrequest", "workload")
+GENERATION = ("customresourcedefinition", "resourcepoolstatusrequest")
 INVOLVED = ["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"]
 # Field selectors beyond metadata.name and metadata.namespace: registry strategies upstream.
 FIELDS = {

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from dralab.api.core.declared import DeclaredStrategy, GroupStrategy, WorkloadStrategy
-from dralab.api.resource.features import default_of
+from dralab.api.resource.features import OF_GROUPS, default_of
 
 GROUP = "scheduling.k8s.io"
 ALL_ON = default_of("1.37") | {
@@ -48,9 +48,9 @@ def request(**spec):
 
 BAD = {
     "a number that is too small": (
-        obj("PodGroup", schedulingPolicy={"gang": {"minCount": 0}}),
+        obj("PodGroup", schedulingPolicy={"gang": {"minCount": -1}}),
         [
-            "spec.schedulingPolicy.gang.minCount: Invalid value: 0: must be greater than or equal to 1"
+            "spec.schedulingPolicy.gang.minCount: Invalid value: -1: must be greater than or equal to 1"
         ],
     ),
     "a number that is too large": (
@@ -71,7 +71,10 @@ BAD = {
     ),
     "two items of one name": (
         workload(template(), template()),
-        ['spec.podGroupTemplates[1]: Duplicate value: "t"'],
+        [
+            'spec.podGroupTemplates[1]: Duplicate value: {"name":"t","schedulingPolicy":'
+            '{"gang":{"minCount":1}}}'
+        ],
     ),
     "a parent without a workload": (
         pod_group(parentCompositePodGroupName="c"),
@@ -191,6 +194,14 @@ def test_a_status_does_not_go_back():
     assert str(found).endswith("may not be decreased from 3")
 
 
+def test_groups_of_1_36_are_held_against_its_tags():
+    made = obj("PodGroup", "v1alpha2", schedulingPolicy={"gang": {}}, disruptionMode="Always")
+    assert list(map(str, strategy_of(made, OF_GROUPS).validate(made))) == [
+        "spec.schedulingPolicy.gang.minCount: Required value",
+        'spec.disruptionMode: Unsupported value: "Always": supported values: "Pod", "PodGroup"',
+    ]
+
+
 def test_releases_without_tags_are_left_alone():
-    made = obj("PodGroup", "v1alpha2", schedulingPolicy={})
+    made = obj("Workload", "v1alpha1", podGroups=[])
     assert strategy_of(made).validate(made) == []

@@ -21,8 +21,8 @@ def warning(cluster, path, body):
     """Return the warning of a create."""
     head = {"Content-Type": "application/json"}
     data = json.dumps(body).encode()
-    request = urllib.request.Request(cluster.url + path, data, head)  # noqa: S310 - loopback
-    with urllib.request.urlopen(request) as answer:  # noqa: S310 - loopback
+    request = urllib.request.Request(cluster.url + path, data, head)
+    with urllib.request.urlopen(request) as answer:
         return answer.headers["Warning"]
 
 

@@ -16,7 +16,7 @@ import orjson
 from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.api.releases import DATA
-from dralab.api.resource.features import DEFAULT_1_36, Features
+from dralab.api.resource.features import DEFAULT_1_36, WORKLOAD_PREEMPTION, Features
 from dralab.api.strategy import Strategy
 from dralab.values import names
 from dralab.values.json_types import JsonDict, JsonObject
@@ -172,7 +172,10 @@ class DeclaredStrategy(Strategy):
                 if other and new.get(name) is not None and new.get(other[1]) is None:
                     text = f"must be set when {name} is set"
                     yield fields.required(f"{path}.{other[1]}", text)
-            change = _FieldChange(new.get(name), (old or {}).get(name), updated=old is not None)
+            value = new.get(name)
+            if "there" in field and value == 0 and not isinstance(value, bool):
+                value = None  # a number that is no pointer: zero is as good as none
+            change = _FieldChange(value, (old or {}).get(name), updated=old is not None)
             yield from self._field(field, rules[name], change, f"{path}.{name}")
 
     def _field(
@@ -200,7 +203,7 @@ class DeclaredStrategy(Strategy):
         updates = rules.values("update") if change.updated else []
         new: Sequence[Any] = change.new
         for index in sorted(fields.repeated([item.get(key) for item in new]) if key else ()):
-            yield fields.duplicate(f"{path}[{index}]", new[index].get(key))
+            yield fields.duplicate(f"{path}[{index}]", new[index])
         for index, item in enumerate(new):
             before = known.pop(item.get(key), None) if key else None
             if before is None and "NoAddItem" in updates:
@@ -222,7 +225,7 @@ def _union(
     if not given:
         yield fields.invalid_value(path, "", f"must specify one of: {known}")
     elif len(given) > 1:
-        shown = "{" + ", ".join(f"`{name}`" for name in given) + "}"
+        shown = "{" + ", ".join(given) + "}"
         yield fields.invalid_value(path, shown, f"must specify exactly one of: {known}")
 
 
@@ -271,10 +274,13 @@ class GroupStrategy(DeclaredStrategy):
     def default(self, value: JsonDict) -> None:
         """Fill in how the group may be disrupted, and whom it may preempt."""
         spec = value.setdefault("spec", {})
-        if not value["apiVersion"].endswith("v1alpha2"):
-            spec.setdefault("disruptionMode", {"single": {}})
-            if "PodGroupPreemptionPolicy" in self.features:
-                spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+        if value["apiVersion"].endswith("v1alpha2"):
+            if WORKLOAD_PREEMPTION in self.features:
+                spec.setdefault("disruptionMode", "Pod")
+            return
+        spec.setdefault("disruptionMode", {"single": {}})
+        if "PodGroupPreemptionPolicy" in self.features:
+            spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 
 class WorkloadStrategy(DeclaredStrategy):

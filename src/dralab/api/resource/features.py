@@ -61,6 +61,9 @@ CHANGES: Final[Mapping[str, str]] = {
 TOPOLOGY_LABELS: Final = "PodTopologyLabelsAdmission"
 """Pods get the zone and the region of their node as labels (KEP-4742)."""
 
+WORKLOAD_PREEMPTION: Final = "WorkloadAwarePreemption"
+"""Pod groups of v1alpha2 have priorities and are preempted (1.36; in 1.37 they always are)."""
+
 WATCH_LIST: Final = "WatchList"
 """Watches may begin with all objects that there are (KEP-3157)."""
 
