@@ -7,11 +7,12 @@ Source: k8s.io/kubernetes `pkg/apis/certificates/validation`, `pkg/registry/cert
 import base64
 import binascii
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from dralab.api import fields
 from dralab.api.fields import FieldError
+from dralab.api.rules import RuleTables
 from dralab.api.strategy import Strategy
 from dralab.values import names
 from dralab.values.json_types import JsonDict
@@ -28,7 +29,6 @@ USAGES: Final = (
     "microsoft sgc", "netscape sgc",
 )  # fmt: skip
 LONGEST: Final = 253 + 1 + 253 + 63 + 1  # of a signer: a domain, and a path of two names
-SHORTEST: Final = 600  # seconds
 DECIDED: Final = ("Approved", "Denied")
 FINAL: Final = (*DECIDED, "Failed")
 TRUTHS: Final = ("False", "True", "Unknown")
@@ -59,8 +59,13 @@ def parsed(text: str) -> "CertificateSigningRequest":
         raise CertificateRequestError(f"malformed certificate request: {error}") from error
 
 
+RULES: Final = RuleTables(globals())
+
+
 class CertificateRequestStrategy(Strategy):
     """CertificateSigningRequests."""
+
+    rules = RULES["ValidateCertificateSigningRequestCreate"]
 
     def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:  # noqa: ARG002
         """Keep what was asked for."""
@@ -74,22 +79,6 @@ class CertificateRequestStrategy(Strategy):
         """Say when an approval was given."""
         if subresource == "approval":
             _stamp(new, old, now)
-
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the request."""
-        spec = value.get("spec") or {}
-        errors = []
-        try:
-            parsed(spec.get("request") or "")
-        except CertificateRequestError as error:
-            errors.append(fields.invalid_value("spec.request", spec.get("request"), str(error)))
-        errors += _usage_problems(spec.get("usages") or ())
-        errors += _signer_problems(spec.get("signerName") or "")
-        seconds = spec.get("expirationSeconds")
-        if seconds is not None and seconds < SHORTEST:
-            why = "may not specify a duration less than 600 seconds (10 minutes)"
-            errors.append(fields.invalid_value("spec.expirationSeconds", seconds, why))
-        return errors
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
         """Return nothing: what was asked for stays as it is."""
@@ -133,26 +122,28 @@ def _certificate_problem(encoded: str) -> str:
     return "" if blocks else "must contain at least one CERTIFICATE PEM block"
 
 
-def _usage_problems(usages: Any) -> list[FieldError]:
-    if not usages:
-        return [fields.required("spec.usages")]
+def _request(spec: JsonDict, path: str) -> list[FieldError]:
+    try:
+        parsed(spec.get("request") or "")
+    except CertificateRequestError as error:
+        return [fields.invalid_value(f"{path}.request", spec.get("request"), str(error))]
+    return []
+
+
+def _usages(usages: Sequence[str], path: str) -> list[FieldError]:
     errors = [
-        fields.not_supported(f"spec.usages[{index}]", usage, USAGES)
+        fields.not_supported(f"{path}[{index}]", usage, USAGES)
         for index, usage in enumerate(usages)
         if usage not in USAGES
     ]
-    return errors + [
-        fields.duplicate(f"spec.usages[{index}]", usages[index])
-        for index in sorted(fields.repeated(usages))
-    ]
+    return errors + fields.duplicates(usages, path)
 
 
-def _signer_problems(signer: str) -> list[FieldError]:
-    path = "spec.signerName"
-    if signer == LEGACY:
-        why = "the legacy signerName is not allowed via this API version"
-        return [fields.invalid_value(path, signer, why)]
-    return signer_errors(signer, path)
+def _signer(signer: str, path: str) -> list[FieldError]:
+    if signer != LEGACY:
+        return signer_errors(signer, path)
+    why = "the legacy signerName is not allowed via this API version"
+    return [fields.invalid_value(path, signer, why)]
 
 
 def signer_errors(signer: str, path: str) -> list[FieldError]:

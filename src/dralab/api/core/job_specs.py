@@ -8,40 +8,28 @@ from collections.abc import Sequence
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.conditions import STATUSES
 from dralab.api.core.addresses import domain_path_errors
 from dralab.api.fields import OMITTED, FieldError
 from dralab.api.internal_forms import internal_form
-from dralab.values import names
+from dralab.api.rules import RuleTables
 from dralab.values.json_types import JsonDict
 
-AMOUNTS: Final = (
-    "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
-    "ttlSecondsAfterFinished", "backoffLimitPerIndex", "maxFailedIndexes",
-)  # fmt: skip
-LONGEST_MANAGER: Final = 63
 ENDING: Final = ("OnFailure", "Never")
 ACTIONS: Final = ("Count", "FailIndex", "FailJob", "Ignore")
 
 
-def job_spec_problems(spec: JsonDict, path: str) -> list[FieldError]:
-    """Return what is wrong with the spec of a Job, its template and selector apart."""
-    pod = (spec.get("template") or {}).get("spec") or {}
-    why = "must be greater than or equal to 0"
-    errors = [
-        fields.invalid_value(f"{path}.{name}", spec[name], why)
-        for name in AMOUNTS
-        if (spec.get(name) or 0) < 0
-    ]
-    errors += _mode_problems(spec, path)
-    errors += _failure_problems(spec, pod, path)
-    errors += _success_problems(spec, f"{path}.successPolicy")
-    replaced, known = spec.get("podReplacementPolicy"), ["Failed", "TerminatingOrFailed"]
+RULES: Final = RuleTables(globals(), domain_path_errors)
+JOB_SPEC: Final = RULES["validateJobSpec"]
+"""What a Job must say, its template and selector apart."""
+
+
+def _replacement(spec: JsonDict, path: str) -> list[FieldError]:
+    replaced, known = spec["podReplacementPolicy"], ["Failed", "TerminatingOrFailed"]
     if spec.get("podFailurePolicy") is not None:
         known = ["Failed"]
-    if replaced is not None and replaced not in known:
-        errors.append(fields.not_supported(f"{path}.podReplacementPolicy", replaced, known))
-    return errors
+    if replaced is None or replaced in known:
+        return []
+    return [fields.not_supported(f"{path}.podReplacementPolicy", replaced, known)]
 
 
 def scheduling_problems(spec: JsonDict, old: JsonDict | None, path: str) -> list[FieldError]:
@@ -81,40 +69,8 @@ def restart_problems(spec: JsonDict, path: str) -> list[FieldError]:
     return []
 
 
-def _mode_problems(spec: JsonDict, path: str) -> list[FieldError]:
-    """Return what is wrong with how completions are counted."""
-    errors = []
-    mode, completions = spec.get("completionMode"), spec.get("completions")
-    most = spec.get("maxFailedIndexes")
-    if most is not None and spec.get("backoffLimitPerIndex") is None:
-        why = "when maxFailedIndexes is specified"
-        errors.append(fields.required(f"{path}.backoffLimitPerIndex", why))
-    if (manager := spec.get("managedBy")) is not None:
-        errors += domain_path_errors(manager, f"{path}.managedBy")
-        if len(manager) > LONGEST_MANAGER:
-            errors.append(fields.too_long(f"{path}.managedBy", LONGEST_MANAGER))
-    if mode == "Indexed":
-        if completions is None:
-            errors.append(fields.required(f"{path}.completions", "when completion mode is Indexed"))
-        elif most is not None and most > completions:
-            why = "must be less than or equal to completions"
-            errors.append(fields.invalid_value(f"{path}.maxFailedIndexes", most, why))
-    elif mode not in {None, "NonIndexed"}:
-        known = ["NonIndexed", "Indexed"]
-        errors.append(fields.not_supported(f"{path}.completionMode", mode, known, ordered=True))
-    else:
-        why = "requires indexed completion mode"
-        errors += [
-            fields.invalid_value(f"{path}.{name}", spec[name], why)
-            for name in ("backoffLimitPerIndex", "maxFailedIndexes")
-            if spec.get(name) is not None
-        ]
-    return errors
-
-
-def _success_problems(spec: JsonDict, path: str) -> list[FieldError]:
-    """Return what is wrong with when a job has succeeded early."""
-    policy = spec.get("successPolicy")
+def _success_policy(spec: JsonDict, path: str) -> list[FieldError]:
+    policy, path = spec.get("successPolicy"), f"{path}.successPolicy"
     if policy is None:
         return []
     rules = policy.get("rules") or ()
@@ -129,9 +85,7 @@ def _success_problems(spec: JsonDict, path: str) -> list[FieldError]:
     completions = spec.get("completions")
     for number, rule in enumerate(rules):
         at, count = f"{path}.rules[{number}]", rule.get("succeededCount")
-        if count is None and rule.get("succeededIndexes") is None:
-            why = "at least one of succeededCount or succeededIndexes must be specified"
-            errors.append(fields.required(at, why))
+        errors += RULES["validateSuccessPolicyRule"](rule, at)
         if count is not None and completions is not None and count > completions:
             why = (
                 f"must be less than or equal to {completions} (the number of specified completions)"
@@ -140,9 +94,9 @@ def _success_problems(spec: JsonDict, path: str) -> list[FieldError]:
     return errors
 
 
-def _failure_problems(spec: JsonDict, pod: JsonDict, path: str) -> list[FieldError]:
-    """Return what is wrong with how a job counts its failures."""
+def _failure_policy(spec: JsonDict, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
+    pod = (spec.get("template") or {}).get("spec") or {}
     containers = [
         container.get("name")
         for part in ("containers", "initContainers")
@@ -163,22 +117,15 @@ def _failure_problems(spec: JsonDict, pod: JsonDict, path: str) -> list[FieldErr
         if codes is not None:
             errors += _exit_code_problems(codes, f"{at}.onExitCodes", containers)
         for index, pattern in enumerate(conditions or ()):
-            errors += _pattern_problems(pattern, f"{at}.onPodConditions[{index}]")
+            errors += RULES["validatePodFailurePolicyRuleOnPodConditions"](
+                pattern, f"{at}.onPodConditions[{index}]"
+            )
         if codes is not None and conditions:
             why = "specifying both OnExitCodes and OnPodConditions is not supported"
             errors.append(FieldError("FieldValueInvalid", at, OMITTED, why))
         if codes is None and not conditions:
             why = "specifying one of OnExitCodes and OnPodConditions is required"
             errors.append(FieldError("FieldValueInvalid", at, OMITTED, why))
-    return errors
-
-
-def _pattern_problems(pattern: JsonDict, path: str) -> list[FieldError]:
-    """Return what is wrong with a condition of pods that a rule is about."""
-    kind, status = pattern.get("type") or "", pattern.get("status") or ""
-    errors = fields.each(f"{path}.type", kind, names.qualified_problems(kind))
-    if status not in STATUSES:
-        errors.append(fields.not_supported(f"{path}.status", status, STATUSES))
     return errors
 
 

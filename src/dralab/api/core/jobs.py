@@ -6,27 +6,28 @@ Source: k8s.io/kubernetes `pkg/apis/batch/validation`.
 from typing import Any, Final
 
 from dralab.api import fields
-from dralab.api.core.job_specs import job_spec_problems, restart_problems, scheduling_problems
+from dralab.api.core.job_specs import JOB_SPEC, restart_problems, scheduling_problems
 from dralab.api.core.job_statuses import job_status_errors
 from dralab.api.core.pods import WithPods, default_template
-from dralab.api.core.workloads import not_negative, template_of
+from dralab.api.core.workloads import template_of
 from dralab.api.fields import FieldError
 from dralab.api.internal_forms import internal_form
 from dralab.api.label_selectors import label_selector_problems, shown_selector
+from dralab.api.rules import RuleTables
 from dralab.values import cron, labels, names
 from dralab.values.json_types import JsonDict
 
 JOB_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
 JOB_NAMES: Final = ("batch.kubernetes.io/job-name", "job-name")
-HISTORY: Final = (
-    "startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit",
-)  # fmt: skip
 ANY_RESTART: Final = ("Always", "OnFailure", "Never")
 IN_GO: Final = {
     "podFailurePolicy": "*batch.PodFailurePolicy",
     "successPolicy": "*batch.SuccessPolicy",
 }
 DIRECTIVES: Final = ("affinity", "nodeSelector", "schedulingGates", "tolerations")
+
+
+RULES: Final = RuleTables(globals())
 
 
 class JobStrategy(WithPods):
@@ -78,7 +79,7 @@ class JobStrategy(WithPods):
 
     def _spec_problems(self, value: JsonDict, old: JsonDict | None) -> list[FieldError]:
         spec, path = value["spec"], "spec.template"
-        errors = job_spec_problems(spec, "spec")
+        errors = JOB_SPEC(spec, "spec")
         errors += scheduling_problems(spec, None if old is None else old["spec"], "spec.scheduling")
         errors += self.template_problems(
             spec.get("template") or {}, path, template_of(old), restart=ANY_RESTART
@@ -189,19 +190,22 @@ def _with_directives(template: JsonDict, before: JsonDict) -> JsonDict:
     return {**template, "metadata": metadata, "spec": spec}
 
 
-def _schedule_problems(schedule: str, zone: str | None) -> list[FieldError]:
-    errors = []
+def schedule_problems(schedule: str) -> list[str]:
+    """Return why a text is not a schedule."""
     if "TZ" in schedule:
-        why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        errors.append(fields.invalid_value("spec.schedule", schedule, why))
-    else:
-        try:
-            cron.parse(schedule)
-        except cron.ScheduleError as error:
-            errors.append(fields.invalid_value("spec.schedule", schedule, str(error)))
-    if zone is not None and (problem := _zone_problem(zone)):
-        errors.append(fields.invalid_value("spec.timeZone", zone, problem))
-    return errors
+        return ["cannot use TZ or CRON_TZ in schedule, use timeZone field instead"]
+    try:
+        cron.parse(schedule)
+    except cron.ScheduleError as error:
+        return [str(error)]
+    return []
+
+
+def _zone(spec: JsonDict, path: str) -> list[FieldError]:
+    zone = spec["timeZone"]
+    if zone is None or not spec.get("schedule") or not (problem := _zone_problem(zone)):
+        return []
+    return [fields.invalid_value(f"{path}.timeZone", zone, problem)]
 
 
 def _zone_problem(zone: str) -> str | None:
@@ -216,6 +220,10 @@ def _zone_problem(zone: str) -> str | None:
     except cron.ScheduleError as error:
         return str(error)
     return None
+
+
+def _not_manual(manual: bool, path: str) -> list[FieldError]:  # noqa: FBT001
+    return [fields.not_supported(path, manual, ["nil", "false"], ordered=True)] if manual else []
 
 
 class CronJobStrategy(WithPods):
@@ -239,32 +247,16 @@ class CronJobStrategy(WithPods):
     def validate(self, value: JsonDict, old: JsonDict | None = None) -> list[FieldError]:
         """Return what is wrong with the spec."""
         spec = value["spec"]
-        errors = []
-        if not spec.get("schedule"):
-            errors.append(fields.required("spec.schedule"))
-        else:
-            errors += _schedule_problems(spec["schedule"], spec.get("timeZone"))
-        policy = spec.get("concurrencyPolicy")
-        known = ["Allow", "Forbid", "Replace"]
-        if policy not in known:
-            errors.append(fields.not_supported("spec.concurrencyPolicy", policy, known))
-        errors += not_negative(spec, HISTORY[0])
+        errors = RULES["validateCronJobSpec"](spec, "spec")
         job = spec["jobTemplate"].get("spec") or {}
         template = job.get("template") or {}
         before = template_of(None if old is None else old["spec"]["jobTemplate"])
         path = "spec.jobTemplate.spec.template"
-        errors += job_spec_problems(job, "spec.jobTemplate.spec")
+        errors += JOB_SPEC(job, "spec.jobTemplate.spec")
         errors += self.template_problems(template, path, before, restart=ANY_RESTART)
         errors += restart_problems(job, f"{path}.spec.restartPolicy")
-        if (selector := job.get("selector")) is not None:
-            at, why = "spec.jobTemplate.spec.selector", "`selector` will be auto-generated"
-            errors.append(fields.invalid_value(at, shown_selector(selector), why))
-        if job.get("manualSelector"):
-            at, known = "spec.jobTemplate.spec.manualSelector", ["nil", "false"]
-            errors.append(fields.not_supported(at, True, known, ordered=True))  # noqa: FBT003
-        for name in HISTORY[1:]:
-            errors += not_negative(spec, name)
-        return errors
+        errors += RULES["ValidateJobTemplateSpec"](job, "spec.jobTemplate.spec")
+        return errors + RULES["validateCronJobSpec/more"](spec, "spec")
 
     def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
         """Return what to warn of in the template of its jobs' pods."""

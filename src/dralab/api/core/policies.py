@@ -1,20 +1,27 @@
 """Disruption budgets and what hooks into the server."""
 
-from dralab.api import fields
+from typing import Final
+
+from dralab.api.conditions import condition_errors
 from dralab.api.core.access import any_name
 from dralab.api.core.addresses import amount_or_percent_errors
-from dralab.api.core.statuses import budget_status_errors
 from dralab.api.core.webhook_clients import default_webhook_client
-from dralab.api.fields import FieldError
 from dralab.api.label_selectors import label_selector_problems
+from dralab.api.rules import RuleTables
 from dralab.api.strategy import Strategy
 from dralab.values.json_types import JsonDict
+
+RULES: Final = RuleTables(
+    globals(), amount_or_percent_errors, condition_errors, label_selector_problems
+)
 
 
 class BudgetStrategy(Strategy):
     """Pod disruption budgets."""
 
     unconditional = False
+    rules = RULES["ValidatePodDisruptionBudget"]
+    status_rules = RULES["ValidatePodDisruptionBudgetStatus"]
 
     def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
         """Begin without a status."""
@@ -22,30 +29,9 @@ class BudgetStrategy(Strategy):
             ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
         )
 
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the spec."""
-        spec = value.get("spec") or {}
-        errors = []
-        given = [part for part in ("minAvailable", "maxUnavailable") if part in spec]
-        if len(given) > 1:
-            why = "minAvailable and maxUnavailable cannot be both set"
-            errors.append(fields.invalid_value("spec", _in_go(spec), why))
-        for part in given:
-            errors += amount_or_percent_errors(spec[part], f"spec.{part}")
-        if spec.get("selector"):
-            errors += label_selector_problems(spec["selector"], "spec.selector")
-        policy, known = spec.get("unhealthyPodEvictionPolicy"), ["AlwaysAllow", "IfHealthyBudget"]
-        if policy is not None and policy not in known:
-            errors.append(fields.not_supported("spec.unhealthyPodEvictionPolicy", policy, known))
-        return errors
-
     def name_problems(self, name: str) -> list[str]:
         """Return why a name cannot be a part of a path; upstream asks for no more."""
         return any_name(name)
-
-    def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
-        """Return what is wrong with the status."""
-        return budget_status_errors(new)
 
 
 def _in_go(spec: JsonDict) -> JsonDict:

@@ -10,6 +10,7 @@ from dralab.api.core.statuses import COLLISIONS, replica_errors
 from dralab.api.core.volumes import claim_spec_errors
 from dralab.api.core.workloads import TemplateStrategy
 from dralab.api.fields import FieldError
+from dralab.api.rules import RuleTables, label
 from dralab.values import names
 from dralab.values.json_types import JsonDict
 
@@ -23,12 +24,16 @@ STATEFUL_COUNTS: Final = (
 )  # fmt: skip
 
 
+RULES: Final = RuleTables(globals())
+
+
 class StatefulSetStrategy(TemplateStrategy):
     """Stateful sets."""
 
     called = "statefulset"
     template_in = "StatefulSet"
     unreadable = ""
+    first = RULES["ValidateStatefulSetSpec"]
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
@@ -87,38 +92,6 @@ class StatefulSetStrategy(TemplateStrategy):
             found.append(ALL_REVISIONS)
         return found
 
-    def own_problems(self, spec: JsonDict, *, new: bool) -> list[FieldError]:
-        """Return what is wrong with how pods are managed, updated and named."""
-        errors = []
-        management = spec.get("podManagementPolicy")
-        if management not in {"OrderedReady", "Parallel"}:
-            why = "must be 'OrderedReady' or 'Parallel'"
-            errors.append(fields.invalid_value("spec.podManagementPolicy", management, why))
-        errors += _stateful_update_errors(spec.get("updateStrategy") or {}, "spec.updateStrategy")
-        kept = spec.get("persistentVolumeClaimRetentionPolicy") or {}
-        errors += [
-            fields.not_supported(
-                f"spec.persistentVolumeClaimRetentionPolicy.{part}",
-                kept.get(part),
-                RETENTION,
-                ordered=True,
-            )
-            for part in ("whenDeleted", "whenScaled")
-            if kept.get(part) not in RETENTION
-        ]
-        for index, claim in enumerate((new and spec.get("volumeClaimTemplates")) or ()):
-            path = f"spec.volumeClaimTemplates[{index}].spec"
-            errors += claim_spec_errors(claim.get("spec") or {}, path)
-        errors += super().own_problems(spec, new=new)
-        start = (spec.get("ordinals") or {}).get("start") or 0
-        if start < 0:
-            why = "must be greater than or equal to 0"
-            errors.append(fields.invalid_value("spec.ordinals.start", start, why))
-        service = spec.get("serviceName") or ""
-        if new and service:
-            errors += fields.each("spec.serviceName", service, names.label_problems(service))
-        return errors
-
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the counts of replicas."""
         return replica_errors(
@@ -149,7 +122,6 @@ FEW_CHANGE: Final = (
     "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "
     "'minReadySeconds' are forbidden"
 )
-RETENTION: Final = ("Retain", "Delete")
 
 
 def _drop_most_unavailable(value: JsonDict) -> None:
@@ -159,26 +131,33 @@ def _drop_most_unavailable(value: JsonDict) -> None:
         rolling.pop("maxUnavailable", None)
 
 
-def _stateful_update_errors(strategy: JsonDict, path: str) -> list[FieldError]:
+def _new_claims(spec: JsonDict, path: str, old: JsonDict | None) -> list[FieldError]:
+    claims = (old is None and spec.get("volumeClaimTemplates")) or ()
+    return [
+        error
+        for index, claim in enumerate(claims)
+        for error in claim_spec_errors(
+            claim.get("spec") or {}, f"{path}.volumeClaimTemplates[{index}].spec"
+        )
+    ]
+
+
+def _new_service(spec: JsonDict, path: str, old: JsonDict | None) -> list[FieldError]:
+    service = (old is None and spec.get("serviceName")) or ""
+    return label(service, f"{path}.serviceName") if service else []
+
+
+def _strategy(strategy: JsonDict, path: str) -> list[FieldError]:
     kind, rolling, at = strategy.get("type"), strategy.get("rollingUpdate"), f"{path}.rollingUpdate"
-    if kind == "OnDelete":
-        if rolling is None:
-            return []
-        shown = {
-            "Partition": rolling.get("partition") or 0,
-            "MaxUnavailable": rolling.get("maxUnavailable"),
-        }
-        why = "only allowed for updateStrategy 'RollingUpdate'"
-        return [fields.invalid_value(at, shown, why)]
-    if kind != "RollingUpdate":
+    if kind == "RollingUpdate":
+        return RULES["validateRollingUpdateStatefulSet"](rolling or {}, at)
+    if kind != "OnDelete":
         why = "must be 'RollingUpdate' or 'OnDelete'"
         return [fields.invalid_value(path, _stateful_in_go(strategy), why)]
-    rolling, errors = rolling or {}, []
-    partition = rolling.get("partition") or 0
-    if partition < 0:
-        why = "must be greater than or equal to 0"
-        errors.append(fields.invalid_value(f"{at}.partition", partition, why))
-    return errors
+    if rolling is None:
+        return []
+    why = "only allowed for updateStrategy 'RollingUpdate'"
+    return [fields.invalid_value(at, _stateful_in_go(strategy)["RollingUpdate"], why)]
 
 
 def _stateful_in_go(strategy: JsonDict) -> JsonDict:

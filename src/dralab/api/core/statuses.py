@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from dralab.api import fields
-from dralab.api.conditions import condition_errors
 from dralab.api.core.addresses import address_problems, parsed_address
 from dralab.api.fields import FieldError
 from dralab.values import names
@@ -117,15 +116,6 @@ def phase_errors(namespace: JsonObject) -> list[FieldError]:
         return []
     why = f"may only be '{wanted}' if `deletionTimestamp` is {state}"
     return [fields.invalid_value("status.Phase", phase, why)]
-
-
-def budget_status_errors(new: JsonObject) -> list[FieldError]:
-    """Return what is wrong with the status of a disruption budget."""
-    status = status_of(new)
-    counts = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
-    return condition_errors(status.get("conditions"), "status.conditions") + count_errors(
-        status, counts
-    )
 
 
 def claim_status_errors(new: JsonObject) -> list[FieldError]:

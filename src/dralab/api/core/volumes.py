@@ -11,6 +11,7 @@ from dralab.api.fields import FieldError
 from dralab.api.internal_forms import difference, internal_form
 from dralab.api.label_selectors import label_selector_problems
 from dralab.api.node_selectors import node_selector_errors
+from dralab.api.rules import RuleTables
 from dralab.api.strategy import Strategy
 from dralab.values import names, quantity
 from dralab.values.json_types import JsonDict, JsonObject
@@ -32,6 +33,10 @@ NO_SOURCES: Final = frozenset(
         "volumeMode",
     }
 )  # fmt: skip
+
+
+RULES: Final = RuleTables(globals(), label_selector_problems)
+claim_spec_errors: Final = RULES["ValidatePersistentVolumeClaimSpec"]
 
 
 class ClaimStrategy(Strategy):
@@ -160,7 +165,7 @@ def _drop_unusable_sources(spec: JsonDict, before: JsonDict | None) -> None:
         del spec["dataSource"]
 
 
-def _mode_errors(modes: Sequence[str], path: str) -> list[FieldError]:
+def _modes(modes: Sequence[str], path: str) -> list[FieldError]:
     errors = [
         fields.not_supported(path, mode, ACCESS_MODES) for mode in modes if mode not in ACCESS_MODES
     ]
@@ -171,46 +176,14 @@ def _mode_errors(modes: Sequence[str], path: str) -> list[FieldError]:
     return errors
 
 
-def claim_spec_errors(spec: JsonObject, path: str) -> list[FieldError]:
-    """Return what is wrong with the spec of a claim, or of a template of claims."""
-    errors = []
-    modes = spec.get("accessModes") or ()
-    if not modes:
-        errors.append(fields.required(f"{path}.accessModes", "at least 1 access mode is required"))
-    errors += label_selector_problems(spec.get("selector") or {}, f"{path}.selector")
-    errors += _mode_errors(modes, f"{path}.accessModes")
+def _storage(spec: JsonObject, path: str) -> list[FieldError]:
     amount = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
     at = f"{path}.resources[storage]"
     if amount is None:
-        errors.append(fields.required(at))
-    elif quantity.parse(amount) <= 0:
-        errors.append(fields.invalid_value(at, amount, "must be greater than zero"))
-    for part in ("storageClassName", "volumeAttributesClassName"):
-        if part == "volumeAttributesClassName":
-            errors += _source_errors(spec, path)
-        if name := spec.get(part):
-            errors += fields.each(f"{path}.{part}", name, names.subdomain_problems(name))
-        mode = spec.get("volumeMode")
-        if part == "storageClassName" and mode not in VOLUME_MODES and mode is not None:
-            errors.append(fields.not_supported(f"{path}.volumeMode", mode, VOLUME_MODES))
-    return errors
-
-
-def _source_errors(spec: JsonObject, path: str) -> list[FieldError]:
-    errors = []
-    for part in ("dataSource", "dataSourceRef"):
-        source = spec.get(part)
-        if source is None:
-            continue
-        errors += [
-            fields.required(f"{path}.{part}.{name}")
-            for name in ("name", "kind")
-            if not source.get(name)
-        ]
-        if not source.get("apiGroup") and source.get("kind") != "PersistentVolumeClaim":
-            why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
-            errors.append(fields.invalid_value(f"{path}.{part}", source.get("kind") or "", why))
-    return errors
+        return [fields.required(at)]
+    if quantity.parse(amount) > 0:
+        return []
+    return [fields.invalid_value(at, amount, "must be greater than zero")]
 
 
 class VolumeStrategy(Strategy):
@@ -311,7 +284,7 @@ def volume_spec_errors(spec: JsonObject, path: str, *, inline: bool = False) -> 
             errors.append(fields.required(f"{path}.csi", why))
     if not modes:
         errors.append(fields.required(f"{path}.accessModes"))
-    errors += _mode_errors(modes, f"{path}.accessModes")
+    errors += _modes(modes, f"{path}.accessModes")
     if not inline:
         errors += _capacity_errors(spec.get("capacity"), f"{path}.capacity")
     errors += _choice_errors(

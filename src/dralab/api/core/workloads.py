@@ -8,6 +8,7 @@ from dralab.api.core.pods import WithPods, default_template
 from dralab.api.core.statuses import COLLISIONS, replica_errors
 from dralab.api.fields import FieldError
 from dralab.api.label_selectors import label_selector_problems, shown_selector
+from dralab.api.rules import Ruleset, RuleTables
 from dralab.api.strategy import Strategy
 from dralab.values import labels
 from dralab.values.json_types import JsonDict
@@ -29,13 +30,7 @@ DAEMON_COUNTS: Final = (
 TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 
 
-def not_negative(spec: JsonDict, name: str) -> list[FieldError]:
-    """Return the error of a field of a spec that is below zero."""
-    value = spec.get(name)
-    if isinstance(value, int) and value < 0:
-        why = "must be greater than or equal to 0"
-        return [fields.invalid_value(f"spec.{name}", value, why)]
-    return []
+RULES: Final = RuleTables(globals())
 
 
 def template_of(obj: JsonDict | None) -> JsonDict | None:
@@ -48,13 +43,16 @@ class TemplateStrategy(WithPods):
 
     `called` is the kind in messages about an empty selector, `template_in` in those about the
     template. Where a selector is `unreadable`, that is said, and the template is not looked at;
-    None says to look at it nevertheless. Source: k8s.io/kubernetes `pkg/apis/apps/validation`.
+    None says to look at it nevertheless. `first` are the rules before those of the template, which
+    also get the object before, `later` those after them.
     """
 
     called = "deployment"
     template_in = "ReplicaSet"
     must_select = True
     unreadable: str | None = "invalid label selector"
+    first = RULES["ValidateReplicaSetSpec"]
+    later = Ruleset("")
 
     def default(self, value: JsonDict) -> None:
         """Fill in the template, one replica, ten revisions."""
@@ -70,7 +68,7 @@ class TemplateStrategy(WithPods):
         """Return what is wrong with the spec."""
         spec = value["spec"]
         template, path = spec.get("template") or {}, "spec.selector"
-        errors = self.own_problems(spec, new=old is None)
+        errors = self.first(spec, "spec", old)
         selector = spec.get("selector")
         wrong = [] if selector is None else label_selector_problems(selector, path)
         if selector is None and self.must_select:
@@ -85,7 +83,7 @@ class TemplateStrategy(WithPods):
             ]
         else:
             errors += [*wrong, *self.all_template_problems(template, selector, old)]
-        return errors + self.later_problems(spec)
+        return errors + self.later(spec, "spec")
 
     def all_template_problems(
         self, template: JsonDict, selector: JsonDict | None, old: JsonDict | None
@@ -106,14 +104,6 @@ class TemplateStrategy(WithPods):
         """Return what to warn of in the template."""
         template = value["spec"].get("template") or {}
         return self.template_warnings(template, "spec.template", value, old)
-
-    def own_problems(self, spec: JsonDict, *, new: bool) -> list[FieldError]:  # noqa: ARG002
-        """Return what is wrong with the fields that are looked at before the template."""
-        return [*not_negative(spec, "replicas"), *not_negative(spec, "minReadySeconds")]
-
-    def later_problems(self, spec: JsonDict) -> list[FieldError]:  # noqa: ARG002 - for others
-        """Return what is wrong with the fields that are looked at after it."""
-        return []
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the change: selectors stay."""
@@ -138,6 +128,8 @@ class DeploymentStrategy(TemplateStrategy):
     # Annotations count as wanted: the controller copies them to its replica sets.
     counted = ("annotations",)
     status_keeps = frozenset({"annotations", "finalizers", "ownerReferences"})
+    first = RULES["ValidateDeploymentSpec"]
+    later = RULES["ValidateDeploymentSpec/more"]
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
@@ -156,22 +148,6 @@ class DeploymentStrategy(TemplateStrategy):
         """Begin without a status."""
         value["status"] = {}
 
-    def own_problems(self, spec: JsonDict, *, new: bool) -> list[FieldError]:  # noqa: ARG002
-        """Return what is wrong with the number of replicas."""
-        return not_negative(spec, "replicas")
-
-    def later_problems(self, spec: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the strategy and the deadlines."""
-        errors = _deployment_strategy_errors(spec.get("strategy") or {}, "spec.strategy")
-        ready, deadline = spec.get("minReadySeconds") or 0, spec.get("progressDeadlineSeconds")
-        errors += not_negative(spec, "minReadySeconds")
-        errors += not_negative(spec, "revisionHistoryLimit")
-        errors += not_negative(spec, "progressDeadlineSeconds")
-        if deadline is not None and deadline <= ready:
-            why = "must be greater than minReadySeconds"
-            errors.append(fields.invalid_value("spec.progressDeadlineSeconds", deadline, why))
-        return errors
-
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the counts of replicas."""
         return replica_errors(
@@ -179,7 +155,7 @@ class DeploymentStrategy(TemplateStrategy):
         )
 
 
-def _deployment_strategy_errors(strategy: JsonDict, path: str) -> list[FieldError]:
+def _strategy(strategy: JsonDict, path: str) -> list[FieldError]:
     kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
     if kind == "Recreate":
         if rolling is None:
@@ -246,11 +222,9 @@ class ReplicationControllerStrategy(TemplateStrategy):
         """Return what is wrong with the spec; the selector is a plain map."""
         spec = value["spec"]
         selector = spec.get("selector") or {}
-        errors = [*not_negative(spec, "minReadySeconds"), *not_negative(spec, "replicas")]
-        if not selector:
-            errors.append(fields.required("spec.selector"))
+        errors = RULES["ValidateReplicationControllerSpec"](spec, "spec")
         if spec.get("template") is None:
-            return [*errors, fields.required("spec.template")]
+            return errors
         plain = {"matchLabels": selector} if selector else {}
         errors += self.all_template_problems(spec["template"], plain, old)
         mine = (spec["template"].get("metadata") or {}).get("labels") or {}
@@ -273,22 +247,8 @@ class ReplicationControllerStrategy(TemplateStrategy):
 class RevisionStrategy(Strategy):
     """Controller revisions: the data stays."""
 
-    def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the revision."""
-        errors, number = [], value.get("revision") or 0
-        if value.get("data") is None:
-            errors.append(fields.required("data", "data is mandatory"))
-        if number < 0:
-            why = "must be greater than or equal to 0"
-            errors.append(fields.invalid_value("revision", number, why))
-        return errors
-
-    def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change."""
-        errors = self.validate(new)
-        if new.get("data") != old.get("data"):
-            errors.append(fields.invalid_value("data", new.get("data"), "field is immutable"))
-        return errors
+    rules = RULES["ValidateControllerRevision"]
+    change_rules = RULES["ValidateControllerRevisionUpdate"]
 
 
 class DaemonSetStrategy(TemplateStrategy):
@@ -298,6 +258,8 @@ class DaemonSetStrategy(TemplateStrategy):
     template_in = "DaemonSet"
     must_select = False
     unreadable = None
+    first = Ruleset("")
+    later = RULES["ValidateDaemonSetSpec"]
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
@@ -335,23 +297,6 @@ class DaemonSetStrategy(TemplateStrategy):
         """Keep the number of the template: it is of the spec, which a status leaves alone."""
         _number_template(new, template_generation(old))
 
-    def own_problems(self, spec: JsonDict, *, new: bool) -> list[FieldError]:  # noqa: ARG002
-        """Return nothing: all is looked at after the template."""
-        return []
-
-    def later_problems(self, spec: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the strategy and the limits."""
-        errors = not_negative(spec, "minReadySeconds")
-        strategy, path = spec.get("updateStrategy") or {}, "spec.updateStrategy"
-        if strategy.get("type") == "RollingUpdate":
-            errors += _daemon_update_errors(
-                strategy.get("rollingUpdate") or {}, f"{path}.rollingUpdate"
-            )
-        elif strategy.get("type") != "OnDelete":
-            known = ("RollingUpdate", "OnDelete")
-            errors.append(fields.not_supported(path, _in_go(strategy), known, ordered=True))
-        return errors + not_negative(spec, "revisionHistoryLimit")
-
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return what is wrong with the counts of pods."""
         return replica_errors(new, old, DAEMON_COUNTS, (), ready="readyReplicas")
@@ -380,7 +325,13 @@ def _number_template(value: JsonDict, number: int) -> None:
     metadata["annotations"] = {**annotations, TEMPLATE_GENERATION: str(number)}
 
 
-def _daemon_update_errors(rolling: JsonDict, path: str) -> list[FieldError]:
+def _daemon_strategy(strategy: JsonDict, path: str) -> list[FieldError]:
+    if strategy.get("type") == "OnDelete":
+        return []
+    if strategy.get("type") != "RollingUpdate":
+        known = ("RollingUpdate", "OnDelete")
+        return [fields.not_supported(path, _in_go(strategy), known, ordered=True)]
+    rolling, path = strategy.get("rollingUpdate") or {}, f"{path}.rollingUpdate"
     down, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     errors = amount_or_percent_errors(down, f"{path}.maxUnavailable")
     errors += amount_or_percent_errors(surge, f"{path}.maxSurge")
