@@ -13,7 +13,7 @@ LOWEST_TESTS := tests/apiserver/http tests/apiserver/authentication tests/apiser
 COMPILE := $(BIN)/python -m compileall -q src
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lowest thorough again check format bench docs conformance nightly release mutants generate surface ui clean
+.PHONY: help demo test lowest thorough again check format bench docs rules conformance nightly release mutants generate surface ui clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,6 +71,9 @@ docs: $(READY) ## make the generated pages anew, check links, build the site int
 	@$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/python -m sphinx -q -W --keep-going -c docs/_site docs docs/_build
 	@echo "the site: docs/_build/README.html"
+
+rules: $(READY) ## record which rules of objects the tests reach, write docs/reference/rules.md
+	$(BIN)/python tools/rules.py --record
 
 conformance: $(READY) ## slow suites and real clients; ONLY="tests/cel" for a part
 	@$(COMPILE)

@@ -25,6 +25,10 @@ from dralab.cli.main import main as command
 from dralab.cli.schema import SCHEMAS, schema_of
 from dralab.explanation.codes import CODES
 
+# The script's own folder is on the path, whether it is run or loaded as a module.
+sys.path.insert(0, str(Path(__file__).parent))
+from rules import rules_page
+
 ROOT = Path(__file__).parents[1]
 COMMANDS = ROOT / "docs" / "reference" / "commands.md"
 CODES_PAGE = ROOT / "docs" / "reference" / "explanation-codes.md"
@@ -32,6 +36,7 @@ FIELDS_PAGE = ROOT / "docs" / "reference" / "fields.md"
 FLAGS_PAGE = ROOT / "docs" / "reference" / "server-flags.md"
 FLAGS = Path(__file__).parent / "data" / "kube-apiserver-flags.txt"
 RELEASES_PAGE = ROOT / "docs" / "reference" / "releases.md"
+RULES_PAGE = ROOT / "docs" / "reference" / "rules.md"
 SCHEMA_FILES = ROOT / "docs" / "reference" / "schemas"
 CHANGES = ROOT / "CHANGELOG.md"
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -47,6 +52,8 @@ NEXT = {
     "[campaigns](../guides/campaigns.md), "
     "[find the bug in an operator](../guides/find-the-bug.md)",
     RELEASES_PAGE: "[releases of Kubernetes](../concepts/releases.md), "
+    "[where the server differs on purpose](../decisions/api-differences.md)",
+    RULES_PAGE: "[releases of Kubernetes](../concepts/releases.md), "
     "[where the server differs on purpose](../decisions/api-differences.md)",
     FLAGS_PAGE: "[serve a cluster](../guides/serve-a-cluster.md), "
     "[where the server differs on purpose](../decisions/api-differences.md)",
@@ -319,6 +326,7 @@ def main() -> int:
     pages = {COMMANDS: commands_page(), CODES_PAGE: codes_page(), **schema_files()}
     pages |= {FIELDS_PAGE: fields_page(), FLAGS_PAGE: flags_page()}
     pages[RELEASES_PAGE] = releases_page()
+    pages[RULES_PAGE] = rules_page()
     pages |= {path: f"{pages[path].rstrip()}\n\nNext: {then}.\n" for path, then in NEXT.items()}
     if "--check" in sys.argv:
         problems = [

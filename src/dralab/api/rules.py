@@ -172,13 +172,21 @@ class Ruleset:
         A check that comes again has a number.
         """
         seen: dict[str, int] = {}
-        for rule in self.rules:
+        for where, rule in self._fields():
             for called in [rule.need] * (rule.need in {"required", "present"}) + [rule.called]:
-                address = "/".join(filter(None, (self.source, rule.name or rule.shown, called)))
-                seen[address] = seen.get(address, 0) + 1
+                address = f"{self.source}/{where}/{called}" if where else f"{self.source}/{called}"
+                seen[address] = count = seen.get(address, 0) + 1
                 if called:
-                    count = seen[address]
                     yield (f"{address}-{count}" if count > 1 else address), rule
+
+    def _fields(self) -> Iterator[tuple[str, FieldRule]]:
+        """Yield the rules with the paths of their fields."""
+        for rule in self.rules:
+            if isinstance(rule.check, Ruleset) and not rule.check.function:
+                for where, inner in rule.check._fields():
+                    yield f"{rule.name}.{where}", inner
+            else:
+                yield rule.name or rule.shown, rule
 
 
 class RuleTables:

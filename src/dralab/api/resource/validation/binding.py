@@ -19,9 +19,7 @@ def binding_errors(holder: Mapping[str, Any], path: str) -> list[FieldError]:
     first, second = f"{path}.bindingConditions", f"{path}.bindingFailureConditions"
     found: list[FieldError] = []
     for items, here in ((binding, first), (failing, second)):
-        found += list_errors(
-            items, MAX_CONDITIONS, here, lambda item, where: label_key_errors(where, item)
-        )
+        found += list_errors(items, MAX_CONDITIONS, here, label_key_errors)
     met_by = frozenset(binding)
     for items, here in ((binding, first), (failing, second)):
         again = repeated(items)

@@ -151,14 +151,14 @@ def _result_errors(
     result: JsonObject, path: str, names: Mapping[str, frozenset[str]]
 ) -> list[FieldError]:
     found = reference_errors(result.get("request") or "", f"{path}.request", names)
-    found += driver_errors(f"{path}.driver", result.get("driver") or "")
-    found += pool_errors(f"{path}.pool", result.get("pool") or "")
-    found += label_errors(f"{path}.device", result.get("device") or "")
+    found += driver_errors(result.get("driver") or "", f"{path}.driver")
+    found += pool_errors(result.get("pool") or "", f"{path}.pool")
+    found += label_errors(result.get("device") or "", f"{path}.device")
     found += binding_errors(result, path)
     for index, toleration in enumerate(result.get("tolerations") or ()):
         found += toleration_errors(toleration, f"{path}.tolerations[{index}]")
     if result.get("shareID") is not None:
-        found += share_id_errors(f"{path}.shareID", result["shareID"])
+        found += share_id_errors(result["shareID"], f"{path}.shareID")
     return found + skip_errors(result.get("skipNodeOperations"), f"{path}.skipNodeOperations")
 
 
@@ -169,11 +169,11 @@ def _source_errors(source: str, path: str) -> list[FieldError]:
 
 
 def _device_errors(device: JsonObject, path: str, allocated: set[SharedDevice]) -> list[FieldError]:
-    found = driver_errors(f"{path}.driver", device.get("driver") or "")
-    found += pool_errors(f"{path}.pool", device.get("pool") or "")
-    found += label_errors(f"{path}.device", device.get("device") or "")
+    found = driver_errors(device.get("driver") or "", f"{path}.driver")
+    found += pool_errors(device.get("pool") or "", f"{path}.pool")
+    found += label_errors(device.get("device") or "", f"{path}.device")
     if device.get("shareID") is not None:
-        found += share_id_errors(f"{path}.shareID", device["shareID"])
+        found += share_id_errors(device["shareID"], f"{path}.shareID")
     identity = SharedDevice.from_entry(device)
     if identity not in allocated:
         found.append(invalid_value(path, identity, "must be an allocated device in the claim"))

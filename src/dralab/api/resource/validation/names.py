@@ -1,10 +1,10 @@
 """Names in resource.k8s.io: drivers, pools, devices, requests, attributes, share IDs."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from dralab.api.fields import FieldError, invalid_value, required, too_long
+from dralab.api.fields import FieldError, each, invalid_value, required, too_long
 from dralab.values.names import (
     c_identifier_problems,
     label_problems,
@@ -28,7 +28,7 @@ ANY_UUID: Final = re.compile(
 # The same few names come again with every object: whether one is good is worth remembering,
 # the sentences about a bad one are not.
 _good_label: Final = remembered(1 << 16)(lambda name: not label_problems(name))
-_good_qualified: Final = remembered(1 << 14)(lambda name: not _qualified_name("", name))
+_good_qualified: Final = remembered(1 << 14)(lambda name: not _qualified_name(name, ""))
 
 
 @remembered(1 << 12)
@@ -41,40 +41,40 @@ def _good_pool(name: str) -> bool:
     return len(name) <= MAX_POOL and not any(map(subdomain_problems, name.split("/")))
 
 
-def label_errors(path: str, name: str) -> list[FieldError]:
+def label_errors(name: str, path: str) -> list[FieldError]:
     """Return why a name is no DNS label: devices, requests, counters."""
-    return [] if _good_label(name) else _each(label_problems, path, name)
+    return [] if _good_label(name) else each(path, name, label_problems(name))
 
 
-def subdomain_errors(path: str, name: str) -> list[FieldError]:
+def subdomain_errors(name: str, path: str) -> list[FieldError]:
     """Return why a name is no DNS subdomain: nodes, classes."""
-    return _each(subdomain_problems, path, name)
+    return each(path, name, subdomain_problems(name))
 
 
-def label_key_errors(path: str, key: str) -> list[FieldError]:
+def label_key_errors(key: str, path: str) -> list[FieldError]:
     """Return why a text is not a key of a label: taints, tolerations, binding conditions."""
-    return _each(qualified_problems, path, key)
+    return each(path, key, qualified_problems(key))
 
 
-def label_value_errors(path: str, value: str) -> list[FieldError]:
+def label_value_errors(value: str, path: str) -> list[FieldError]:
     """Return why a text is not a value of a label."""
-    return _each(label_value_problems, path, value)
+    return each(path, value, label_value_problems(value))
 
 
-def labels_errors(path: str, labels: Mapping[str, str]) -> list[FieldError]:
+def labels_errors(labels: Mapping[str, str], path: str) -> list[FieldError]:
     """Return what is wrong with a map of labels."""
     found: list[FieldError] = []
     for key in sorted(labels):
-        found += label_key_errors(path, key) + label_value_errors(path, labels[key])
+        found += label_key_errors(key, path) + label_value_errors(labels[key], path)
     return found
 
 
-def class_errors(path: str, name: str) -> list[FieldError]:
+def class_errors(name: str, path: str) -> list[FieldError]:
     """Return why a text names no DeviceClass."""
-    return subdomain_errors(path, name) if name else [required(path)]
+    return subdomain_errors(name, path) if name else [required(path)]
 
 
-def driver_errors(path: str, name: str) -> list[FieldError]:
+def driver_errors(name: str, path: str) -> list[FieldError]:
     """Return why a text is not a driver name; the case of letters does not matter."""
     if not name:
         return [required(path)]
@@ -84,7 +84,7 @@ def driver_errors(path: str, name: str) -> list[FieldError]:
     return found + [invalid_value(path, name, text) for text in subdomain_problems(name.lower())]
 
 
-def pool_errors(path: str, name: str) -> list[FieldError]:
+def pool_errors(name: str, path: str) -> list[FieldError]:
     """Return why a text is not a pool name: DNS subdomains joined by slashes."""
     if not name:
         return [required(path)]
@@ -92,11 +92,11 @@ def pool_errors(path: str, name: str) -> list[FieldError]:
         return []
     found = [too_long(path, MAX_POOL)] if len(name) > MAX_POOL else []
     for part in name.split("/"):
-        found += subdomain_errors(path, part)
+        found += subdomain_errors(part, path)
     return found
 
 
-def share_id_errors(path: str, uid: str) -> list[FieldError]:
+def share_id_errors(uid: str, path: str) -> list[FieldError]:
     """Return why a text is not a share ID: a UUID in lower case."""
     if UUID.fullmatch(uid):
         return []
@@ -114,14 +114,14 @@ def share_id_errors(path: str, uid: str) -> list[FieldError]:
     return [invalid_value(path, uid, f"error validating uid: {why}")]
 
 
-def qualified_errors(path: str, name: str) -> list[FieldError]:
+def qualified_errors(name: str, path: str) -> list[FieldError]:
     """Return why a text names no attribute or capacity: an identifier, maybe with a domain."""
-    return [] if _good_qualified(name) else _qualified_name(path, name)
+    return [] if _good_qualified(name) else _qualified_name(name, path)
 
 
-def fully_qualified_errors(path: str, name: str) -> list[FieldError]:
+def fully_qualified_errors(name: str, path: str) -> list[FieldError]:
     """Return why a text names no attribute with its domain, as constraints need it."""
-    found = qualified_errors(path, name)
+    found = qualified_errors(name, path)
     if "/" not in name:
         text = "a fully qualified name must be a domain and a name separated by a slash"
         found = [*found, invalid_value(path, name, text)]
@@ -146,26 +146,22 @@ def shortened(key: str) -> str:
     return f"{key[: (remaining + 1) // 2]}...{key[-(remaining // 2) :]}"
 
 
-def _each(problems: Callable[[str], list[str]], path: str, name: str) -> list[FieldError]:
-    return [invalid_value(path, name, text) for text in problems(name)]
-
-
-def _qualified_name(path: str, name: str) -> list[FieldError]:
+def _qualified_name(name: str, path: str) -> list[FieldError]:
     domain, slash, rest = name.partition("/")
     if not slash:
-        return _identifier(path, name)
+        return _identifier(name, path)
     if "/" in rest:
         return [invalid_value(path, name, "must not contain more than one slash")]
     found = (
-        driver_errors(path, domain)
+        driver_errors(domain, path)
         if domain
         else [invalid_value(path, "", "the domain must not be empty")]
     )
     return found + (
-        _identifier(path, rest) if rest else [invalid_value(path, "", "the name must not be empty")]
+        _identifier(rest, path) if rest else [invalid_value(path, "", "the name must not be empty")]
     )
 
 
-def _identifier(path: str, name: str) -> list[FieldError]:
+def _identifier(name: str, path: str) -> list[FieldError]:
     found = [too_long(path, MAX_IDENTIFIER)] if len(name) > MAX_IDENTIFIER else []
-    return found + _each(c_identifier_problems, path, name)
+    return found + each(path, name, c_identifier_problems(name))

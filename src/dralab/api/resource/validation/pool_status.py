@@ -19,9 +19,9 @@ MAX_VALIDATION_ERROR: Final = 256
 
 def question_errors(spec: JsonObject, path: str) -> list[FieldError]:
     """Return what is wrong with the spec of a request."""
-    found = driver_errors(f"{path}.driver", spec.get("driver") or "")
+    found = driver_errors(spec.get("driver") or "", f"{path}.driver")
     if spec.get("poolName") is not None:
-        found += pool_errors(f"{path}.poolName", spec["poolName"])
+        found += pool_errors(spec["poolName"], f"{path}.poolName")
     limit = spec.get("limit")
     if limit is not None and limit < 1:
         found.append(invalid_value(f"{path}.limit", limit, "must be greater than or equal to 1"))
@@ -30,7 +30,7 @@ def question_errors(spec: JsonObject, path: str) -> list[FieldError]:
         found.append(invalid_value(f"{path}.limit", limit, text))
     name = spec.get("defaultPartitionTypeAttribute")
     if name is not None:
-        found += fully_qualified_errors(f"{path}.defaultPartitionTypeAttribute", name)
+        found += fully_qualified_errors(name, f"{path}.defaultPartitionTypeAttribute")
     return found
 
 
@@ -58,8 +58,8 @@ def answer_errors(
     else:
         for index, pool in enumerate(pools):
             here = f"{path}.pools[{index}]"
-            found += driver_errors(f"{here}.driver", pool.get("driver") or "")
-            found += pool_errors(f"{here}.poolName", pool.get("poolName") or "")
+            found += driver_errors(pool.get("driver") or "", f"{here}.driver")
+            found += pool_errors(pool.get("poolName") or "", f"{here}.poolName")
             if len((pool.get("validationError") or "").encode()) > MAX_VALIDATION_ERROR:
                 found.append(too_long(f"{here}.validationError", MAX_VALIDATION_ERROR))
     conditions = status.get("conditions") or ()

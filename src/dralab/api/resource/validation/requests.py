@@ -127,7 +127,7 @@ def reference_errors(name: str, path: str, names: Mapping[str, frozenset[str]]) 
     parts = name.split("/")
     if len(parts) > 2:
         return [invalid_value(path, name, WRONG_REFERENCE)]
-    found = [error for part in parts for error in label_errors(path, part)]
+    found = [error for part in parts for error in label_errors(part, path)]
     if parts[0] not in names or (len(parts) == 2 and parts[1] not in names[parts[0]]):
         found.append(invalid_value(path, name, WRONG_REFERENCE))
     return found
@@ -159,7 +159,7 @@ def config_errors(config: JsonObject, path: str, *, stored: bool = False) -> lis
     opaque = config.get("opaque")
     if opaque is None:
         return [required(f"{path}.opaque")]
-    found = driver_errors(f"{path}.opaque.driver", opaque.get("driver") or "")
+    found = driver_errors(opaque.get("driver") or "", f"{path}.opaque.driver")
     return found + json_object_errors(
         opaque.get("parameters"), f"{path}.opaque.parameters", MAX_PARAMETERS, stored=stored
     )
@@ -182,7 +182,7 @@ def json_object_errors(
 
 def _request_errors(request: JsonObject, path: str, context: ClaimContext) -> list[FieldError]:
     name = request.get("name") or ""
-    found = label_errors(f"{path}.name", name)
+    found = label_errors(name, f"{path}.name")
     exactly, alternatives = request.get("exactly"), request.get("firstAvailable")
     if exactly is None and not alternatives:
         found.append(required(path, ONE_KIND))
@@ -197,7 +197,7 @@ def _request_errors(request: JsonObject, path: str, context: ClaimContext) -> li
             MAX_ALTERNATIVES,
             f"{path}.firstAvailable",
             lambda item, here: (
-                label_errors(f"{here}.name", item.get("name") or "")
+                label_errors(item.get("name") or "", f"{here}.name")
                 + _exact_errors(item, here, context, f"{name}/{item.get('name') or ''}")
             ),
             lambda item: item.get("name") or "",
@@ -208,7 +208,7 @@ def _request_errors(request: JsonObject, path: str, context: ClaimContext) -> li
 def _exact_errors(
     item: JsonObject, path: str, context: ClaimContext, name: str
 ) -> list[FieldError]:
-    found = class_errors(f"{path}.deviceClassName", item.get("deviceClassName") or "")
+    found = class_errors(item.get("deviceClassName") or "", f"{path}.deviceClassName")
     found += selectors_errors(
         item.get("selectors"), f"{path}.selectors", context.features, context.expressions
     )
@@ -272,7 +272,7 @@ def _derived_errors(
     if not name:
         found.append(required(f"{path}.name"))
     else:
-        found += fully_qualified_errors(f"{path}.name", name)
+        found += fully_qualified_errors(name, f"{path}.name")
         parent = request.partition("/")[0]
         targets = {"", request, parent}
         if not any(name in context.constrained.get(target, ()) for target in targets):
@@ -299,9 +299,9 @@ def _constraint_errors(
     found = references_errors(constraint.get("requests"), f"{path}.requests", context.names)
     match, distinct = constraint.get("matchAttribute"), constraint.get("distinctAttribute")
     if match is not None:  # with it, 1.36 looks at no other
-        found += fully_qualified_errors(f"{path}.matchAttribute", match)
+        found += fully_qualified_errors(match, f"{path}.matchAttribute")
     elif distinct is not None:
-        found += fully_qualified_errors(f"{path}.distinctAttribute", distinct)
+        found += fully_qualified_errors(distinct, f"{path}.distinctAttribute")
     elif "DRAConsumableCapacity" in context.features:
         # The end of the sentence is upstream's, although no field is set.
         text = (

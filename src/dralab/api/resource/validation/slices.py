@@ -74,7 +74,7 @@ def slice_errors(
     spec: JsonObject, path: str, features: Features, old: JsonObject | None = None
 ) -> list[FieldError]:
     """Return what is wrong with the spec of a slice, which may replace `old`."""
-    found = driver_errors(f"{path}.driver", spec.get("driver") or "")
+    found = driver_errors(spec.get("driver") or "", f"{path}.driver")
     found += _pool_errors(spec.get("pool") or {}, f"{path}.pool")
     if old is not None:
         found += _immutable(spec, old, path)
@@ -110,7 +110,7 @@ def device_errors(
     device: JsonObject, path: str, features: Features, *, old: JsonObject | None, per_device: bool
 ) -> list[FieldError]:
     """Return what is wrong with one device; what `old` had already is not looked at again."""
-    found = label_errors(f"{path}.name", device.get("name") or "")
+    found = label_errors(device.get("name") or "", f"{path}.name")
     attributes: JsonObject = device.get("attributes") or {}
     capacity: JsonObject = device.get("capacity") or {}
     entries = len(attributes) + len(capacity)
@@ -122,12 +122,12 @@ def device_errors(
         text = f"the total number of attribute values must not exceed {MAX_VALUES}"
         found.append(invalid_value(path, values, text))
     for name in sorted(attributes):
-        found += qualified_errors(f"{path}.attributes", name)
+        found += qualified_errors(name, f"{path}.attributes")
         found += attribute_errors(attributes[name] or {}, path, name)
     if old is None or old.get("capacity") != device.get("capacity"):
         shared = device.get("allowMultipleAllocations") is True
         for name in sorted(capacity):
-            found += qualified_errors(f"{path}.capacity", name)
+            found += qualified_errors(name, f"{path}.capacity")
             if capacity[name].get("requestPolicy") is not None:
                 here = f"{path}.capacity[{shortened(name)}]"
                 found += capacity_errors(capacity[name], here, shared=shared, features=features)
@@ -215,7 +215,7 @@ def _immutable(spec: JsonObject, old: JsonObject, path: str) -> list[FieldError]
 
 
 def _pool_errors(pool: JsonObject, path: str) -> list[FieldError]:
-    found = pool_errors(f"{path}.name", pool.get("name") or "")
+    found = pool_errors(pool.get("name") or "", f"{path}.name")
     slices, generation = pool.get("resourceSliceCount") or 0, pool.get("generation") or 0
     if slices <= 0:
         found.append(
@@ -233,7 +233,7 @@ def _selection_errors(spec: JsonObject, path: str) -> list[FieldError]:
     node, selector = spec.get("nodeName"), spec.get("nodeSelector")
     if node:
         given.append("`nodeName`")
-        found += subdomain_errors(f"{path}.nodeName", node)
+        found += subdomain_errors(node, f"{path}.nodeName")
     elif node is not None:
         text = "must be either unset or set to a non-empty string"
         found.append(invalid_value(f"{path}.nodeName", node, text))
@@ -274,7 +274,7 @@ def _device_selection_errors(
     given: list[str] = []
     if node:
         given.append("`nodeName`")
-        found += subdomain_errors(f"{path}.nodeName", node)
+        found += subdomain_errors(node, f"{path}.nodeName")
     elif node is not None:
         found.append(invalid_value(f"{path}.nodeName", node, "must not be empty"))
     if selector is not None:
@@ -295,19 +295,19 @@ def _device_selection_errors(
 
 def _counter_set_errors(item: JsonObject, path: str) -> list[FieldError]:
     name = item.get("name")
-    found = label_errors(f"{path}.name", name) if name else [required(f"{path}.name")]
+    found = label_errors(name, f"{path}.name") if name else [required(f"{path}.name")]
     return found + _counters_errors(item.get("counters") or {}, f"{path}.counters")
 
 
 def _consumption_errors(item: JsonObject, path: str) -> list[FieldError]:
     name = item.get("counterSet")
-    found = label_errors(f"{path}.counterSet", name) if name else [required(f"{path}.counterSet")]
+    found = label_errors(name, f"{path}.counterSet") if name else [required(f"{path}.counterSet")]
     found += _counters_errors(item.get("counters") or {}, f"{path}.counters")
     return found + set_errors(
         item.get("compatibilityGroups"),
         MAX_GROUPS,
         f"{path}.compatibilityGroups",
-        lambda group, here: label_errors(here, group),
+        label_errors,
     )
 
 
@@ -316,7 +316,7 @@ def _counters_errors(counters: JsonObject, path: str) -> list[FieldError]:
         return [required(path)]
     if len(counters) > MAX_COUNTERS:
         return [too_many(path, len(counters), MAX_COUNTERS)]
-    return [error for name in sorted(counters) for error in label_errors(path, name)]
+    return [error for name in sorted(counters) for error in label_errors(name, path)]
 
 
 def _partition_type_errors(spec: JsonObject, path: str, features: Features) -> list[FieldError]:
@@ -332,7 +332,7 @@ def _partition_type_errors(spec: JsonObject, path: str, features: Features) -> l
     if not consumers:
         text = "may only be set on a slice which declares devices that consume counters"
         return [invalid_value(here, name, text)]
-    found = fully_qualified_errors(here, name)
+    found = fully_qualified_errors(name, here)
     if found:
         return found
     bare = name.removeprefix(f"{spec.get('driver')}/")

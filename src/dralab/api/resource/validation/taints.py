@@ -22,10 +22,10 @@ def taint_errors(
     taint: Mapping[str, Any], path: str, old: Mapping[str, Any] | None = None
 ) -> list[FieldError]:
     """Return what is wrong with a taint; an effect that was there before stays valid."""
-    found = label_key_errors(f"{path}.key", taint.get("key") or "")
+    found = label_key_errors(taint.get("key") or "", f"{path}.key")
     value, effect = taint.get("value"), taint.get("effect") or ""
     if value:
-        found += label_value_errors(f"{path}.value", value)
+        found += label_value_errors(value, f"{path}.value")
     if old is None or (old.get("effect") or "") != effect:
         if not effect:
             found.append(required(f"{path}.effect"))
@@ -39,14 +39,14 @@ def toleration_errors(toleration: Mapping[str, Any], path: str) -> list[FieldErr
     found: list[FieldError] = []
     key, value = toleration.get("key"), toleration.get("value") or ""
     if key:
-        found += label_key_errors(f"{path}.key", key)
+        found += label_key_errors(key, f"{path}.key")
     match toleration.get("operator") or "":
         case "Exists":
             if value:
                 text = "must be empty for operator `Exists`"
                 found.append(invalid_value(f"{path}.value", value, text))
         case "Equal":
-            found += label_value_errors(f"{path}.value", value)
+            found += label_value_errors(value, f"{path}.value")
         case "":
             found.append(required(f"{path}.operator"))
         case operator:
@@ -65,11 +65,11 @@ def rule_errors(
     selector = spec.get("deviceSelector")
     if selector is not None:
         if selector.get("driver") is not None:
-            found += driver_errors(f"{path}.deviceSelector.driver", selector["driver"])
+            found += driver_errors(selector["driver"], f"{path}.deviceSelector.driver")
         if selector.get("pool") is not None:
-            found += pool_errors(f"{path}.deviceSelector.pool", selector["pool"])
+            found += pool_errors(selector["pool"], f"{path}.deviceSelector.pool")
         if selector.get("device") is not None:
-            found += label_errors(f"{path}.deviceSelector.device", selector["device"])
+            found += label_errors(selector["device"], f"{path}.deviceSelector.device")
     before = None if old is None else old.get("taint") or {}
     return found + taint_errors(spec.get("taint") or {}, f"{path}.taint", before)
 
