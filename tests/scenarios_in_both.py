@@ -63,6 +63,18 @@ def scenario_of(seed: int, most: int = 40) -> tuple[dict, list[dict], list[dict]
         text["faults"] = faults
     if "quotas" in some:
         text["queues"] = {"q": {"cpu": chance.randint(4, 12)}}
+    later = Random(f"more of {seed}")  # another stream: what was drawn before stays as it was
+    if later.random() < 0.4:
+        text["lifecycle"] = {
+            "start": f"{later.randint(1, 9)}s",
+            "release": f"{later.randint(1, 4)}.5s",
+        }
+    if later.random() < 0.4:
+        for pod in pods:
+            if later.random() < 0.3:
+                cpu = {"requests": {"cpu": later.choice(["500m", "3"])}}
+                first = [{"name": "first", "image": "x", "resources": cpu}]
+                pod["spec"] = {**pod["spec"], "initContainers": first}
     return text, fleet, [*objects, *pods]
 
 

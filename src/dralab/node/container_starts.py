@@ -23,7 +23,7 @@ def start_of(
     config = config_of(node.client, pod, each.spec, node.links(pod))
     node.cdi.inject(config, node.claims.of_containers.cdi_ids(pod, each.spec))
     metadata, owner = pod["metadata"], controller_of(pod)
-    resources = each.spec.get("resources") or {}
+    resources, init = each.spec.get("resources") or {}, each.init and not each.sidecar
     return ContainerStart(
         namespace=metadata.get("namespace", ""),
         pod=metadata["name"],
@@ -37,7 +37,8 @@ def start_of(
         working_dir=each.spec.get("workingDir", ""),
         config=config,
         annotations=metadata.get("annotations") or {},
-        ends=(each.init and not each.sidecar) or (owner is not None and owner["kind"] == "Job"),
+        ends=init or (owner is not None and owner["kind"] == "Job"),
+        init=init,
         log=each.log,
         limits=resources.get("limits") or {},
         resources=resources,

@@ -35,8 +35,8 @@ class ContainerStart:
     """All that a runtime is told of a container; `argv` is empty if the image decides.
 
     `args` is the part of it that the image's own command would get. `files` returns what is in a
-    volume, by path; ConfigError names what is missing. `ends` says of containers of Jobs and of
-    init containers that they are to end by themselves.
+    volume, by path; ConfigError names what is missing. `init` says that others wait for its end,
+    `ends` says of these and of containers of Jobs that they are to end by themselves.
     """
 
     namespace: str
@@ -51,6 +51,7 @@ class ContainerStart:
     annotations: Mapping[str, str]
     ends: bool
     log: ContainerLog
+    init: bool = False
     limits: Mapping[str, str] = field(default_factory=dict)
     # Requests and limits, as the node has granted them.
     resources: JsonObject = field(default_factory=dict)

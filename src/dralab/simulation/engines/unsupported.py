@@ -95,15 +95,17 @@ def _beyond_fast_of_object(body: JsonDict, scenario: Scenario) -> Iterator[tuple
 
 def _beyond_fast_of_pod(pod: Pod) -> Iterator[str]:
     spec = spec_of(pod.body or {})
-    for name in ("initContainers", "activeDeadlineSeconds", "nodeName", "deviceClaims"):
+    for name in ("activeDeadlineSeconds", "nodeName", "deviceClaims"):
         if spec.get(name):
             yield f"spec.{name}"
+    if any(each.get("restartPolicy") for each in spec.get("initContainers") or ()):
+        yield "sidecars (spec.initContainers[].restartPolicy)"
     if any(volume.get("persistentVolumeClaim") or volume.get("ephemeral")
            for volume in spec.get("volumes") or ()):  # fmt: skip
         yield "persistent volumes"
     if pod.duration is None and any(
         container.get("command") or container.get("args")
-        for container in spec.get("containers") or ()
+        for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
     ):
         yield "commands: say how long it runs (simulation.dralab.dev/runs)"
 

@@ -82,11 +82,23 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path):
     assert resumed.samples == whole.samples
 
 
+@pytest.mark.parametrize("scheduler", ["dralab", "dralab-fast"])
+def test_an_init_container_takes_room_but_no_time(tmp_path, scheduler):
+    spec = "  initContainers: [{name: i, resources: {requests: {cpu: 3}}}]\n"
+    found = run(
+        tmp_path,
+        "fleet: {nodes: [{name: n, cpu: 4}]}\nworkload: {manifests: pods.yaml}\n"
+        f"scheduler: {scheduler}\nlifecycle: {{start: 2s}}\n",
+        pod("a", runs="10s", cpu="1", spec=spec) + pod("b", runs="10s", cpu="2", spec=spec),
+    )
+    assert times(found) == {"a": (2, 12), "b": (14, 24)}
+
+
 @pytest.mark.parametrize(
     ("more", "spec", "problem"),
     [
         ("", "  activeDeadlineSeconds: 5\n", "spec.activeDeadlineSeconds"),
-        ("", "  initContainers: [{name: i, image: x}]\n", "spec.initContainers"),
+        ("", "  initContainers: [{name: i, image: x, restartPolicy: Always}]\n", "sidecars"),
         ("faults: [{node: n, at: 1s, happens: 'prepare=error'}]\n", "", "no driver"),
         (
             "faults: [{node: n, device: d, at: 1s, taint: {key: k, effect: NoExecute}}]\n", "",

@@ -1,7 +1,8 @@
 """Containers of a simulation: they run for the pod's run time and fail at random.
 
 A pod says how long it runs by the annotation `simulation.dralab.dev/runs`; for one that does not,
-the simulated runtime of `dralab up` acts its command out.
+the simulated runtime of `dralab up` acts its command out. That time begins after the init
+containers, which take none.
 """
 
 from collections.abc import Callable, Mapping
@@ -69,13 +70,18 @@ class TaskContainers:
     def start(self, start: ContainerStart, ended: Callable[[ContainerExit], None]) -> Container:
         """Start a container, once its image has been fetched."""
         uid = start.pod_uid
+        self._by_node.setdefault(start.node, set()).add(uid)
         if uid not in self._fetched:
             self._fetched.add(uid)
             delay = sum(map(self.delays.length_of, self.life.start))
             if delay:
                 raise ImageNotReady(delay)
-        self._by_node.setdefault(start.node, set()).add(uid)
         text = start.annotations.get(RUNS)
+        if start.init and text is not None:
+            timed = _TimedContainer(self, start, ended)
+            self._timed.setdefault(uid, []).append(timed)
+            timed.end_at_once()
+            return timed
         if text is None:
             container = self.simulated.start(start, lambda over: self._acted(uid, over, ended))
         else:
@@ -138,6 +144,10 @@ class _TimedContainer:
     def work(self, length: int, code: int) -> None:
         """Begin to work, and end with this code."""
         self._later(length, lambda: self._worked(code))
+
+    def end_at_once(self) -> None:
+        """Do nothing, with success."""
+        self._later(0, lambda: self._tell(0))
 
     def silence(self) -> None:
         """Drop the report of its end."""

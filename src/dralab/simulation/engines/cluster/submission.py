@@ -72,7 +72,7 @@ class TaskObjects:
         if pod.duration is not None:
             # A simulated task is over when it is over, whatever its manifest says of restarts.
             spec["restartPolicy"] = "Never"
-        for container in spec.get("containers") or ():
+        for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
             container.setdefault("image", "simulated")
         annotations = metadata.get("annotations") or {}
         metadata["annotations"] = {str(k): str(v) for k, v in annotations.items()}
