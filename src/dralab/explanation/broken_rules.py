@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from dralab.explanation.causes import MarkedField
 from dralab.explanation.conditions import fewest
 from dralab.explanation.edits import pointer
 from dralab.explanation.names import listed, shortened, volume_field
@@ -45,16 +46,15 @@ class Remedy:
 class BrokenRule:
     """A rule that keeps a pod from a node, and what would lift it.
 
-    `clause` is a sentence about the node; with `lacks` it says what the node has not. `field` is
-    where the pod states the rule, `text` what it says there (both are empty where another pod
-    states it). `facts` are lines about what there is. `others` are the pods that are in the way:
-    once all of them have ended, the rule is met. Each of `remedies` lifts it.
+    `clause` is a sentence about the node; with `lacks` it says what the node has not. `mark` is
+    where the pod states the rule, if it does. `facts` are lines about what there is. `others` are
+    the pods that are in the way: once all of them have ended, the rule is met. Each of `remedies`
+    lifts it.
     """
 
     clause: str
     lacks: bool = False
-    field: str = ""
-    text: str = ""
+    mark: MarkedField | None = None
     facts: Sequence[str] = ()
     others: Sequence[PodInfo] = ()
     remedies: Sequence[Remedy] = ()
@@ -130,8 +130,7 @@ class RuleTeller:
         )
         return BrokenRule(
             clause=f"host port {port} is taken there",
-            field=field,
-            text=str(port),
+            mark=self._mark(field, str(port)),
             others=list(dict.fromkeys(each for _, each in both)),
             remedies=[without],
         )
@@ -147,8 +146,9 @@ class RuleTeller:
         fact = f"pods with {chosen}: {listed(map(self._at, there))}"
         return BrokenRule(
             clause=f"no pod with {chosen} runs {_same(term.key)}",
-            field=f"spec.affinity.podAffinity.{REQUIRED}[{number}].topologyKey",
-            text=term.key,
+            mark=self._mark(
+                f"spec.affinity.podAffinity.{REQUIRED}[{number}].topologyKey", term.key
+            ),
             facts=[fact if there else f"no pod with {chosen} runs anywhere"],
             remedies=[_preferring(self.pod.obj, "podAffinity", "pod affinity", number)],
         )
@@ -162,8 +162,9 @@ class RuleTeller:
         chosen = _selector_text(_terms(self.pod.obj, "podAntiAffinity")[number])
         return BrokenRule(
             clause=f"its anti-affinity excludes pods with {chosen} {_same(term.key)}",
-            field=f"spec.affinity.podAntiAffinity.{REQUIRED}[{number}].topologyKey",
-            text=term.key,
+            mark=self._mark(
+                f"spec.affinity.podAntiAffinity.{REQUIRED}[{number}].topologyKey", term.key
+            ),
             others=others,
             remedies=[_preferring(self.pod.obj, "podAntiAffinity", "pod anti-affinity", number)],
         )
@@ -196,8 +197,7 @@ class RuleTeller:
             return BrokenRule(
                 clause=f"no label {rule.key}, by which its pods are spread",
                 lacks=True,
-                field=f"{field}.topologyKey",
-                text=rule.key,
+                mark=self._mark(f"{field}.topologyKey", rule.key),
                 remedies=remedies,
             )
         counts: Counter[str] = Counter()
@@ -210,8 +210,7 @@ class RuleTeller:
         skew = rule.max_skew
         return BrokenRule(
             clause=f"one more pod with {chosen} {_same(rule.key)} would exceed maxSkew {skew}",
-            field=f"{field}.maxSkew",
-            text=str(skew),
+            mark=self._mark(f"{field}.maxSkew", str(skew)),
             facts=[f"pods with {chosen} by {_short(rule.key)}: {listed(told, 8)}"],
             others=self._beside(AffinityTerm(rule.matcher, rule.key)),
             remedies=[*self._wider(rule, path), *remedies],
@@ -231,9 +230,14 @@ class RuleTeller:
             where = f"on {listed(reached, 2)}" if reached else "where no node reaches it"
             whose = f"claim {name} has its volume" if len(claims) == 1 else "its volumes are"
             clause = f"{whose} {where}"
-        return BrokenRule(clause=clause, field=field, text=name)
+        return BrokenRule(clause=clause, mark=self._mark(field, name))
 
     # --- questions
+
+    def _mark(self, field: str, text: str) -> MarkedField | None:
+        if not field:
+            return None
+        return MarkedField(owner=("pod", str(self.pod.key)), field=field, text=text)
 
     def _placed(self) -> Iterator[tuple[str, PodInfo]]:
         for node, row in self.table.row_of.items():
@@ -299,6 +303,10 @@ def _same(key: str) -> str:
 def _terms(pod: JsonObject, kind: str) -> Sequence[JsonObject]:
     found: Sequence[JsonObject] = (spec_of(pod)["affinity"].get(kind) or {}).get(REQUIRED) or ()
     return found
+
+
+def _term_field(kind: str, number: int) -> str:
+    return f"spec.affinity.{kind}.{REQUIRED}[{number}].topologyKey"
 
 
 def _selector_text(term: JsonObject) -> str:

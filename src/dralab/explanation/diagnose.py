@@ -201,18 +201,11 @@ class _CauseFinder:
             emptied = replace(small, in_use=type(small.in_use)())
             at_once = self.of.largest(emptied, alternative, empty=True)
             most = most if at_once is None else min(most, at_once)
-        return TooFew(
-            code=code, asked=(asked,), total=total_of(suits),
-            nodes=misses.nodes_of(suits), most=most, free=supply.free,
-            most_free=supply.most_free, where=supply.where, blocked=supply.blocked,
-            holders=supply.holders, name=supply.name,
-            needed=amount(supply.needed) if supply.name else "",
-            offered=amount(supply.offered) if supply.name else "", taints=supply.taints,
-            mark=misses.in_claim(
-                asked.claim, misses.request_field(alternative, "count"), str(asked.count)
-            )
-            if asked.count > 1
-            else None,
+        field = misses.request_field(alternative, "count")
+        mark = misses.in_claim(asked.claim, field, str(asked.count)) if asked.count > 1 else None
+        return replace(
+            supply, code=code, asked=(asked,), total=total_of(suits), nodes=misses.nodes_of(suits),
+            most=most, mark=mark,
         )  # fmt: skip
 
     # --- all requests together

@@ -6,7 +6,7 @@ decides nothing.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from dralab.allocation.facts import Excluded, RequestFacts
@@ -18,9 +18,9 @@ from dralab.allocation.search.alternatives import (
     check_constraints,
 )
 from dralab.explanation import misses
-from dralab.explanation.causes import Asked, MarkedField, Owner, Refused
+from dralab.explanation.causes import Asked, MarkedField, Owner, Refused, TooFew
 from dralab.explanation.findings import findings
-from dralab.explanation.names import HolderEnd, taint_text
+from dralab.explanation.names import HolderEnd, amount, taint_text
 from dralab.explanation.questions import (
     AlikeNodes,
     DeviceKind,
@@ -28,7 +28,6 @@ from dralab.explanation.questions import (
     held_anywhere,
     largest_count,
 )
-from dralab.values.quantity import Number
 
 
 class Inquiry:
@@ -40,7 +39,7 @@ class Inquiry:
         self.problem = asking.problem
         self.in_use = asking.problem.in_use
         self.alternatives: list[list[Alternative]] = []
-        self._supplies: dict[Alternative, RequestSupply] = {}
+        self._supplies: dict[Alternative, TooFew] = {}
 
     @property
     def kinds(self) -> list[DeviceKind]:
@@ -161,7 +160,7 @@ class Inquiry:
             if misses.selects(alternative.conditions, kind.device)
         ]
 
-    def supply(self, alternative: Alternative) -> "RequestSupply":
+    def supply(self, alternative: Alternative) -> TooFew:
         """Return how many devices could serve an alternative, and what blocks the others."""
         found = self._supplies.get(alternative)
         if found is None:
@@ -205,34 +204,13 @@ BLOCKS: Final = frozenset({"in-use", "taint", "counters", "capacity", "groups"})
 """What keeps a device that suits from being had; it could be lifted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestSupply:
-    """What nodes have for one request alone.
-
-    `free` devices could serve it now; `most` suit on one node, `most_free` could serve it on one,
-    `where` is that node. `blocked` counts the others by what blocks them, `holders` are the claims
-    that do. `name`, `needed` and `offered` tell of the counter or capacity that comes nearest.
-    """
-
-    free: int = 0
-    most: int = 0
-    most_free: int = 0
-    where: str = ""
-    blocked: Mapping[str, int]
-    holders: tuple[str, ...] = ()
-    name: str = ""
-    needed: Number = 0
-    offered: Number = 0
-    taints: tuple[tuple[str, int], ...] = ()
-
-
 def total_of(kinds: Sequence[DeviceKind]) -> int:
     """Return the number of devices of some kinds."""
     return sum(kind.count for kind in kinds)
 
 
-def supply_of(asking: FleetQuestions, alone: Problem) -> RequestSupply:
-    """Return the supply for a problem of one request."""
+def supply_of(asking: FleetQuestions, alone: Problem) -> TooFew:
+    """Return what nodes have for a problem of one request, as the plainest cause tells it."""
     blocked: Counter[str] = Counter()
     taints: Counter[str] = Counter()
     holders: dict[str, None] = {}
@@ -257,7 +235,8 @@ def supply_of(asking: FleetQuestions, alone: Problem) -> RequestSupply:
                 taints[taint_text(item.taint)] += item.count * nodes
             if item.why in {"counters", "capacity"} and _nearer(item, nearest):
                 nearest = item
-    return RequestSupply(
+    return TooFew(
+        code="DRA030",
         free=free,
         most=most,
         most_free=max(best, 0),
@@ -265,8 +244,8 @@ def supply_of(asking: FleetQuestions, alone: Problem) -> RequestSupply:
         blocked=dict(blocked),
         holders=tuple(holders),
         name=nearest.detail if nearest else "",
-        needed=nearest.needed if nearest else 0,
-        offered=nearest.offered if nearest else 0,
+        needed=amount(nearest.needed) if nearest else "",
+        offered=amount(nearest.offered) if nearest else "",
         taints=tuple(taints.most_common()),
     )
 

@@ -473,18 +473,12 @@ class Explanation:
     tainted is a condition on the nodes `weighed`; on the others it is taken as given.
     """
 
-    claims: tuple[str, ...]
     groups: tuple[NodeGroup, ...]
     conflict: tuple[Condition, ...] = ()
     weighed: tuple[str, ...] = ()
     remedies: tuple[tuple[Condition, ...], ...] = ()
     error: str = ""
     settled: bool = True
-
-    @property
-    def nodes(self) -> int:
-        """How many nodes were asked."""
-        return sum(len(group.nodes) for group in self.groups)
 
 
 def explain(
@@ -504,15 +498,13 @@ def explain(
     first = asking.everywhere()
     if first is True:
         return None
-    claims = tuple(str(claim) for claim in problem.claims)
     groups = node_groups(asking)
     if first is None:
-        return Explanation(claims=claims, groups=groups, settled=False)
+        return Explanation(groups=groups, settled=False)
     core, weighed = asking.conflict()
     conditions = conditions_of(problem, [place.view for place in places[:MOST_GROUPS]])
     found = remedies(conditions, lambda dropped: asking.among(dropped, places[:MOST_GROUPS]))
     return Explanation(
-        claims=claims,
         groups=groups,
         conflict=core or (),
         weighed=tuple(place.view.node.name for place in weighed),

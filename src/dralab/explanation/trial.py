@@ -178,17 +178,15 @@ class Trial(Confirming):
         kind, name = help_.mark.owner if help_.mark is not None else ("", "")
         if kind == "pod":
             return dict(json_patch(pod, list(patch)))
-        if kind == "class" and (known := self.model.state.demands.classes.get(name)) is not None:
-            self.model.put_class(dict(json_patch(known, list(patch))))
-            return pod
-        group = self.model.objects.groups.get(_key(name)) if kind == "group" else None
-        if group is not None:
-            self.model.put_group(dict(json_patch(group, list(patch))))
-            return pod
-        claim = self.model.claims.get(_key(name)) if kind == "claim" else None
-        if claim is None:
+        model, key = self.model, _key(name)
+        stored, put = {
+            "class": (model.state.demands.classes.get(name), model.put_class),
+            "group": (model.objects.groups.get(key), model.put_group),
+            "claim": (model.claims.get(key), model.put_claim),
+        }.get(kind, (None, model.put_claim))
+        if stored is None:
             return None
-        self.model.put_claim(dict(json_patch(claim, list(patch))))
+        put(dict(json_patch(stored, list(patch))))
         return pod
 
     def _end(self, name: str) -> list[PodInfo]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
-from dralab.explanation.broken_rules import BrokenRule, RuleTeller
+from dralab.explanation.broken_rules import RuleTeller
 from dralab.explanation.causes import Help, MarkedField, NodesUnfit
 from dralab.explanation.edits import escaped
 from dralab.explanation.names import joined, listed, shortened
@@ -93,7 +93,7 @@ def nodes_unfit(asked: PodQuestion, unfit: Unfit, able: Sequence[str], every: Un
         told = [reason_text(each, len(alike)) for each in rules]
         told += [f"{'has' if len(alike) == 1 else 'have'} {amounts}"] * bool(short)
         detail = f"{_subject(asked, alike, verb=False)} {joined(list(dict.fromkeys(told)))}"
-    broken = told_rule(asked, alike[0]) if alike else None
+    broken = RuleTeller(asked, alike[0]).told() if alike else None
     facts: dict[str, None] = {}
     if broken is not None:
         have = "has" if len(alike) == 1 else "have"
@@ -101,7 +101,7 @@ def nodes_unfit(asked: PodQuestion, unfit: Unfit, able: Sequence[str], every: Un
         verb = f"{have} " if broken.lacks and asked.wants_devices else ""
         detail = f"{subject} {verb}{broken.clause}"
         for name in alike[:MOST_TOLD]:
-            each = told_rule(asked, name)
+            each = RuleTeller(asked, name).told()
             facts |= dict.fromkeys(each.facts if each is not None else ())
     for name in alike[:MOST_TOLD]:
         if kept := asked.promised(name):
@@ -113,7 +113,7 @@ def nodes_unfit(asked: PodQuestion, unfit: Unfit, able: Sequence[str], every: Un
         reasons=tuple(ordered),
         able=tuple(alike),
         detail=detail,
-        mark=None if broken is None else _mark(asked, broken),
+        mark=None if broken is None else broken.mark,
         facts=tuple(facts),
         wants_devices=asked.wants_devices,
     )
@@ -134,17 +134,6 @@ def _written(pod: JsonObject, resource: str, units: int) -> str:
         if text is not None and base_units(resource, text) == units:
             return str(text)
     return amount_of(resource, units)
-
-
-def told_rule(asked: PodQuestion, node: str) -> BrokenRule | None:
-    """Return the rule about other pods or volumes that keeps a pod from a node, if there is one."""
-    return RuleTeller(asked, node).told()
-
-
-def _mark(asked: PodQuestion, broken: BrokenRule) -> MarkedField | None:
-    if not broken.field:
-        return None
-    return MarkedField(owner=("pod", str(asked.pod.key)), field=broken.field, text=broken.text)
 
 
 def node_helps(
