@@ -11,10 +11,11 @@ from dralab.cli.schedule_server import Server
 from dralab.components.simulated import SimulatedCluster
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import PlacedPod
+from dralab.runtime.generations import resources_of
 from dralab.runtime.resources import NODES
 from dralab.web.desk import Desk
 from dralab.web.followed_source import FollowedSource
-from dralab.web.sources import ListedSource
+from dralab.web.sources import FOLLOWED, ListedSource
 from generationpods import EVOLUTION, K8SRM
 from web.test_desk import devices
 
@@ -63,3 +64,12 @@ def test_files_of_an_older_generation_are_shown_too(text, tmp_path):
     desk = ui._desk(InventorySource(files=(str(file),), connection=connection), None)
     assert devices(orjson.loads(desk.fleet())) == [("node-0", "d0", "free", [], "")]
     assert [each["name"] for each in orjson.loads(desk.waiting())["items"]] == ["p"]
+
+
+@pytest.mark.parametrize("name", [name for name in GENERATIONS if name != "v1"])
+def test_the_page_follows_every_kind_of_an_older_generation(name):
+    """What a store calls a collection is what the page listens for."""
+    cluster = SimulatedCluster(profiles=(name,))
+    kinds = cluster.server.resources.kinds
+    for resource in resources_of(GENERATIONS[name]).values():
+        assert kinds.find(resource.group, resource.version, resource.plural).hub in FOLLOWED

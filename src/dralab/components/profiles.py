@@ -14,6 +14,7 @@ from dralab.apiserver.verbs.server import Resources
 from dralab.apiserver.verbs.state.context import Context
 from dralab.objects.claims import has_device_claims
 from dralab.prototypes.findings import NormalizedDocument
+from dralab.prototypes.placement import stored_name
 from dralab.prototypes.spelling import respell
 from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.names import subdomain_problems
@@ -162,7 +163,7 @@ def _evolution(resources: Resources) -> None:
     context = resources.context
     for kind in kinds.KINDS:
         # Its own store: today's objects of the same names mean something else.
-        hub = f"evolution.{kinds.GROUP}/{kind['plural']}"
+        hub = stored_name("evolution", kinds.GROUP, kind["plural"])
         register(context, kinds.GROUP, kinds.VERSION, kind, normalized, hub=hub)
 
 
@@ -172,7 +173,7 @@ def _classic(resources: Resources) -> None:
     context = resources.context
     for kind in (*structured.KINDS, *kinds.RESOURCE_KINDS):
         # Its own store: today's claims of the same names are others.
-        hub = f"classic.{structured.GROUP}/{kind['plural']}"
+        hub = stored_name("classic", structured.GROUP, kind["plural"])
         checked = kind | BUILT_IN
         register(context, structured.GROUP, kinds.VERSION, checked, structured.normalize, hub=hub)
     register(context, kinds.STATE_GROUP, kinds.DRIVER_VERSION, kinds.STATE)

@@ -101,6 +101,14 @@ class GenerationCluster(Protocol):
         ...
 
 
+def stored_name(generation: str, group: str, plural: str) -> str:
+    """Return what a server's store calls a collection of an older generation.
+
+    Today's objects of the same names mean something else: their rivals are stored beside them.
+    """
+    return f"{generation}.{group}/{plural}" if group == "resource.k8s.io" else f"{group}/{plural}"
+
+
 class Generation(Protocol):
     """One generation of the device API."""
 

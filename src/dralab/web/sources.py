@@ -12,6 +12,8 @@ from dralab.api.status import ApiError
 from dralab.apiserver.storage import Change
 from dralab.prototypes.evolution.on_nodes import user_of_claims
 from dralab.prototypes.findings import identity
+from dralab.prototypes.generations import GENERATIONS
+from dralab.prototypes.placement import stored_name
 from dralab.runtime.client import ObjectList, Resource
 from dralab.runtime.generations import Reader, objects_of, served
 from dralab.runtime.reading import COLLECTIONS, ReadingError, read_cluster
@@ -21,11 +23,15 @@ from dralab.values.names import subdomain_problems
 from dralab.web.pod_events import is_about
 
 # The collections as a store names them.
-FOLLOWED: Final = frozenset(
-    f"{each.resource.group}/{each.resource.plural}".lstrip("/") for each in COLLECTIONS
+OLDER: Final = frozenset(
+    stored_name(generation.name, api_version.partition("/")[0], kind["plural"])
+    for generation in GENERATIONS.values()
+    for api_version, kinds in generation.kinds.items()
+    for kind in kinds
 )
-# Those of older generations begin so.
-OLDER: Final = ("devmgmtproto.k8s.io/", "evolution.")
+FOLLOWED: Final = OLDER | {
+    f"{each.resource.group}/{each.resource.plural}".lstrip("/") for each in COLLECTIONS
+}
 
 
 class UnreadableClusterError(Exception):
@@ -151,7 +157,7 @@ class ListedSource:
 
         def of_batch(changes: Sequence[Change]) -> None:
             names = {each.key.resource for each in changes}
-            if names & FOLLOWED or any(name.startswith(OLDER) for name in names):
+            if names & FOLLOWED:
                 changed()
 
         return self.store.subscribe(of_batch)
@@ -198,7 +204,6 @@ def read_any(client: Reader, not_judged: Callable[[str], None]) -> list[JsonDict
 def _of_older(client: Reader, names: Sequence[str]) -> list[JsonDict]:
     """Return the objects of several older generations as today's, each once."""
     from dralab.prototypes.conversion.as_today import as_today
-    from dralab.prototypes.generations import GENERATIONS
 
     found: dict[object, JsonDict] = {}
     for name in names:
