@@ -26,7 +26,7 @@ class ClassicLab(DeviceLab):
 
     def __init__(self, *nodes):
         SimulatedCluster.__init__(self, profiles=("v1", "classic"))
-        wanted = NodeOptions(drivers=("fake",), profiles=("classic",), named=nodes)
+        wanted = NodeOptions(drivers=("fake",), classic=True, named=nodes)
         self.kubelets = assemble(self.manager, wanted)
         self.wait(1)
 

@@ -45,9 +45,7 @@ class Guarded:
         if drivers is None:
             drivers = ("fake",) if classic else ("gpu",)
         node_manager = self.manager(nodes.NODES_USER)
-        wanted = nodes.NodeOptions(
-            nodes=2, drivers=drivers, profiles=("classic",) if classic else ()
-        )
+        wanted = nodes.NodeOptions(nodes=2, drivers=drivers, classic=classic)
         also = []
         if folders is not None:
             VolumeFolders(node_manager.acting_as(volume_folders.ACCOUNT), folders)

@@ -130,7 +130,7 @@ def cluster_of_one_node():
     # Not below pytest's directory: a socket's path has 107 characters at most.
     place = Path(tempfile.mkdtemp(prefix="k"))
     wanted = NodeOptions(
-        named=[FAKE_NODE], profiles=("classic",), root=place, runtime=PROCESS,
+        named=[FAKE_NODE], classic=True, root=place, runtime=PROCESS,
         images={IMAGE: [sys.executable, "-m", "dralab"]},
     )  # fmt: skip
     nodes = Nodes(wanted)

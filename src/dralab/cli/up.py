@@ -145,7 +145,7 @@ def up(
     _tell_without_today(profiles, drivers)
     components: list[Component] = [running]
     if wanted and "nodes" not in left_out:
-        components.append(Nodes(replace(wanted, profiles=profiles)))
+        components.append(Nodes(replace(wanted, classic="classic" in profiles)))
 
     if options.get("data") is None:
         options["data"] = data_of(snapshot, root)

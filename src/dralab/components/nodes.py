@@ -55,7 +55,7 @@ class NodeOptions:
 
     Nodes may be `named` one by one. Without `nodes` there is one, or as many as the fleet's shape
     has of its own. `drivers` are names of built-in ones, or classes of your own; those that an
-    older generation has in their place run where `profiles` names it. With `root` each
+    older generation has in their place run with `classic`. With `root` each
     node has a directory there, named like it, in which real drivers find it as they find a kubelet:
     `plugins_registry`, `plugins`, `cdi`, and its checkpoint. With `namespaces` and a root,
     containers that are processes have mount namespaces, in which the node's paths are those of its
@@ -67,7 +67,7 @@ class NodeOptions:
     fleet: str = ""
     drivers: Sequence["str | type[Driver]"] = ()
     runtime: str = SIMULATED
-    profiles: Sequence[str] = ()
+    classic: bool = False
     images: Mapping[str, Sequence[str]] = field(default_factory=dict)
     seed: int = 0
     root: Path | None = None
@@ -226,7 +226,7 @@ def assemble(
     sockets: list[Any] = []
     found = _described(wanted)
 
-    older = older_parts.drivers_of(wanted.profiles, wanted.drivers)
+    older = _older_drivers(wanted)
     serving = [each.start(manager) for each in older]
 
     def on_node(kubelet: "Kubelet") -> None:
@@ -356,6 +356,10 @@ def listen(kubelet: "Kubelet", root: Path, sockets: list[Any], nri: Path | None 
     kubelet.hooks = hooks
 
 
+def _older_drivers(wanted: NodeOptions) -> list[older_parts.OlderDriver]:
+    return older_parts.drivers_of(("classic",) if wanted.classic else (), wanted.drivers)
+
+
 def _sample(wanted: NodeOptions) -> Any:
     from dralab.fleet import shapes
 
@@ -419,7 +423,7 @@ def _described(wanted: NodeOptions) -> dict[str, list["Driver"]]:
             kind = SampleDevices if node else SampleNetworkDevices
             for each in [node] if node else every:
                 found.setdefault(each, []).append(kind(each, name, parts))
-    older = {each.instead_of for each in older_parts.drivers_of(wanted.profiles, wanted.drivers)}
+    older = {each.instead_of for each in _older_drivers(wanted)}
     for kind_of in wanted.drivers:
         if kind_of in older:
             continue
