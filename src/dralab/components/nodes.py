@@ -55,9 +55,9 @@ class NodeOptions:
 
     Nodes may be `named` one by one. Without `nodes` there is one, or as many as the fleet's shape
     has of its own. `drivers` are names of built-in ones, or classes of your own; those that an
-    older generation has in their place run with `classic`. With `root` each
-    node has a directory there, named like it, in which real drivers find it as they find a kubelet:
-    `plugins_registry`, `plugins`, `cdi`, and its checkpoint. With `namespaces` and a root,
+    older generation has in their place run with `classic`. With `root` each node has a directory
+    there, named like it, in which real drivers find it as they find a kubelet: `plugins_registry`,
+    `plugins`, `cdi`, and its checkpoint. With `namespaces` and a root,
     containers that are processes have mount namespaces, in which the node's paths are those of its
     directory. With a `network`, which its owner starts and ends, pods have networks of their
     own, and ask `dns` for names.
