@@ -131,17 +131,9 @@ OPERATORS = {
         "github.com/crossplane/crossplane/v2/cmd/crossplane",
         "github.com/crossplane/crossplane/v2 v2.2.0",
     ),
-    "argoexec": (
-        "github.com/argoproj/argo-workflows/v3/cmd/argoexec",
-        "github.com/argoproj/argo-workflows/v3 v3.7.4",
-    ),
     "descheduler": (
         "sigs.k8s.io/descheduler/cmd/descheduler",
         "sigs.k8s.io/descheduler v0.36.0",
-    ),
-    "gatekeeper": (
-        "github.com/open-policy-agent/gatekeeper/v3",
-        "github.com/open-policy-agent/gatekeeper/v3 v3.23.1",
     ),
     "jobset": ("sigs.k8s.io/jobset", "sigs.k8s.io/jobset v0.12.0"),
     "kubebuilder": ("sigs.k8s.io/kubebuilder/v4", "sigs.k8s.io/kubebuilder/v4 v4.16.0"),
@@ -174,10 +166,6 @@ OPERATORS = {
         "github.com/kubeflow/mpi-operator v0.6.0",
     ),
     "stern": ("github.com/stern/stern", "github.com/stern/stern v1.33.0"),
-    "trainer": (
-        "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",
-        "github.com/kubeflow/trainer/v2 v2.0.0",
-    ),
     **{
         f"vpa-{name}": (
             f"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/{name}",
