@@ -11,6 +11,7 @@ from dralab.objects.claims import claim_names
 from dralab.objects.extended_resources import classes_by_resource
 from dralab.objects.metadata import is_deleting
 from dralab.objects.requests import pod_requests
+from dralab.objects.volumes import claims_of
 from dralab.scheduling import scores
 from dralab.scheduling.cycle import on_node
 from dralab.scheduling.demands import BlockedPod
@@ -161,8 +162,20 @@ def preempted_otherwise(stock: StockVerdict, ours: OurVerdict, objects: Sequence
             each["spec"]["priority"] for each in pods if each["metadata"]["name"] in names
         )
 
-    same = loss(stock.evicted) == loss(ours.evicted)
+    same = loss(stock.evicted) == loss(ours.evicted) or _share_a_single_claim(objects, ours.evicted)
     return "" if same else f"preempted {stock.evicted}, ours {ours.evicted}"
+
+
+def _share_a_single_claim(objects: Sequence[JsonDict], names: Sequence[str]) -> bool:
+    """Whether pods name one ReadWriteOncePod claim, which kube-scheduler counts once."""
+    single = {
+        item["metadata"]["name"]
+        for item in objects
+        if item["kind"] == "PersistentVolumeClaim"
+        and "ReadWriteOncePod" in item["spec"]["accessModes"]
+    }
+    pods = [each for each in objects if each["kind"] == "Pod" and each["metadata"]["name"] in names]
+    return sum(any(claim in single for claim, _ in claims_of(pod)) for pod in pods) > 1
 
 
 def _same_reasons(stock: StockVerdict, ours: OurVerdict) -> bool:
