@@ -9,6 +9,7 @@ As a plugin of pytest (`-p tools.rules`) it records which rules the tests reach.
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import types
@@ -35,6 +36,15 @@ CONSTRUCTORS = {
     "required", "invalid_value", "each", "duplicate", "duplicates", "forbidden", "not_found",
     "not_supported", "too_long", "too_many", "FieldError",
 }  # fmt: skip
+# Where upstream has the rules of modules that neither say it nor have a table beside them.
+UPSTREAM = {
+    "resource": "pkg/apis/resource/validation",
+    "core.configuration": "pkg/apis/core/validation",
+    "core.pods": "pkg/apis/core/validation",
+    "core.declared": "the tags of the types in k8s.io/api (declarative validation)",
+    "core.schema_rules": "k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation",
+    "core.webhook_clients": "pkg/apis/admissionregistration/validation",
+}
 METHODS = ("validate", "validate_update", "validate_status", "validate_part")
 
 
@@ -335,11 +345,30 @@ def rules_page() -> str:
             parts += [_row(f"`{where or '.'}`", called, says, _held(reached.get(address)))]
     parts += ["", "## Functions"]
     for module, each in sites().items():
-        parts += ["", f"### {module}", "", "| function | error | held by |", "|---|---|---|"]
+        parts += ["", f"### {module}", "", *_source(module)]
+        parts += ["| function | error | held by |", "|---|---|---|"]
         parts += [_row(f"`{s.function}`", s.what, _held(reached.get(s.address))) for s in each]
     parts += ["", "## Rules that nothing reaches", ""]
     parts += [f"- `{address}`" for address in missing] or ["None."]
     return "\n".join(parts) + "\n"
+
+
+def _source(module: str) -> list[str]:
+    """Return the line about upstream's source that a module begins with."""
+    path = API.joinpath(*module.split(".")).with_suffix(".py")
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    found = re.search(r"^Sources?: .+?(?=\n\n|\. [A-Z]|\Z)", text, re.MULTILINE | re.DOTALL)
+    if found:
+        return [found[0], ""]
+    beside = [path.with_suffix(".rules")]
+    groups = {
+        each.read_text(encoding="utf-8").splitlines()[0].partition(": ")[2]
+        for each in (beside if beside[0].exists() else path.parent.glob("*.rules"))
+    }
+    known = next((UPSTREAM[each] for each in UPSTREAM if module.startswith(each)), "")
+    if not known and len(groups) == 1:
+        known = groups.pop()
+    return [f"Source: {known}", ""] if known else []
 
 
 def _sites_of(found: Reached) -> Iterator[Site]:
