@@ -167,6 +167,18 @@ def test_a_change_wakes_the_first_of_a_kind_and_its_placement_the_next(queue, cl
     assert popped(queue) == "b"
 
 
+def test_a_second_change_wakes_no_other_of_a_kind_whose_first_is_awake(queue):
+    for name in ("a", "b"):
+        queue.add_pod(info(name))
+    for _ in range(2):
+        queue.add_unschedulable(queue.pop(), ClusterChange.DEVICES, "kind")
+    assert [queue.wake_for(ClusterChange.DEVICES) for _ in range(2)] == [1, 0]
+    first = queue.pop()
+    assert (first.pod.key.name, popped(queue)) == ("a", None)
+    queue.add_unschedulable(first, ClusterChange.DEVICES, "kind")
+    assert queue.wake_for(ClusterChange.DEVICES) == 1
+
+
 def test_a_pod_that_fails_again_leaves_the_others_of_its_kind_asleep(queue):
     for name in ("a", "b"):
         queue.add_pod(info(name))
@@ -310,7 +322,8 @@ class PlainQueue:
 
     def _wake(self, kind):
         found = self._first(kind)
-        if found is None or kind is None:
+        led = any(one["leads"] and one["kind"] == kind for one in self.pods.values())
+        if found is None or kind is None or led:
             return 0
         found |= {"leads": True, "since": max(found["since"], self.failures[kind][1])}
         self._requeue(found)

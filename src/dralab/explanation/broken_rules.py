@@ -15,7 +15,7 @@ from dralab.explanation.names import listed, shortened, volume_field
 from dralab.objects import host_ports
 from dralab.objects.metadata import NamespacedName, spec_of
 from dralab.scheduling.demands import PodDemand
-from dralab.scheduling.filters import FILTERS, Judgement, judgements
+from dralab.scheduling.filters import FILTERS, Judgement, judgements, promised
 from dralab.scheduling.pod_question import PodQuestion
 from dralab.scheduling.pods import SOFT, AffinityTerm, PodInfo, SpreadRule
 from dralab.scheduling.reasons import NO_VOLUME, NOT_NEAR, TOO_NEAR, VOLUME_IN_USE, Reason
@@ -82,7 +82,11 @@ class RuleTeller:
         """
         if not others or len(others) > MOST_BLOCKERS:
             return ()
-        nodes = {each.uid: node for node, each in self._placed()}
+        nodes = {
+            uid: node for node, row in self.table.row_of.items() for uid in self.table.pods[row]
+        }
+        if any(each.uid not in nodes for each in others):
+            return ()  # one is still to come
 
         def accepted_without(gone: Sequence[PodInfo]) -> bool:
             for each in gone:
@@ -240,8 +244,10 @@ class RuleTeller:
         return MarkedField(owner=("pod", str(self.pod.key)), field=field, text=text)
 
     def _placed(self) -> Iterator[tuple[str, PodInfo]]:
+        """Yield the pods on nodes, and those for which room was cleared there."""
         for node, row in self.table.row_of.items():
-            for each in self.table.pods[row].values():
+            there = self.table.pods[row].values()
+            for each in (*there, *promised(self.state, self.pod, node)):
                 yield node, each
 
     def _at(self, pod: PodInfo) -> str:

@@ -93,6 +93,8 @@ class SchedulingQueue:
         # Failed pods by kind; each kind's are a heap whose first is the one that a change wakes.
         self._failed: dict[Hashable, _Heap] = {}
         self._failures: dict[Hashable, _Failure] = {}
+        # Kinds whose first is awake: the others wait for its outcome, whatever else changes.
+        self._led: set[Hashable] = set()
         self._number = 0
 
     def __len__(self) -> int:
@@ -162,9 +164,9 @@ class SchedulingQueue:
         if uid not in self._pods:
             return
         self._note_failure(item)
+        self._follow(item)
         item.kind = kind if kind is not None else uid
         self._failures[item.kind] = _Failure(awaits, item.since)
-        item.leads = False
         if self._strict:
             self._activate(item)
             if self._holding_up is None or item.order <= self._holding_up.order:
@@ -191,7 +193,7 @@ class SchedulingQueue:
 
     def wake_next_like(self, item: QueuedPod) -> None:
         """Let the next of a pod's kind be tried, for this one was placed or is gone."""
-        item.leads = False
+        self._follow(item)
         if item.kind is not None:
             self._wake_first(item.kind)
 
@@ -249,11 +251,17 @@ class SchedulingQueue:
             self._failures.pop(kind, None)
         return item
 
+    def _follow(self, item: QueuedPod) -> None:
+        if item.leads:
+            item.leads = False
+            self._led.discard(item.kind)
+
     def _wake_first(self, kind: Hashable) -> int:
         item = self._first_of(kind)
-        if item is None:
+        if item is None or kind in self._led:
             return 0
         item.leads = True
+        self._led.add(kind)
         # The others of a kind count as tried with the one that was.
         item.since = max(item.since, self._failures[kind].when)
         self._requeue(item, self._backoff)

@@ -25,7 +25,7 @@ def test_small_scenarios_go_as_on_a_whole_cluster(tmp_path, seed):
 
 # With quotas, pods that come again or wait for five minutes, evictions that once never ended.
 @pytest.mark.thorough
-@pytest.mark.parametrize("seed", [4, 14, 23, 26, 50, 67, 70, 81, 96])
+@pytest.mark.parametrize("seed", [4, 14, 26, 50, 67, 70, 81, 96, 188])
 def test_scenarios_that_once_differed_go_as_on_a_whole_cluster(tmp_path, seed):
     cluster, fast = both(tmp_path, seed, 40)
     assert seen(fast) == seen(cluster)
