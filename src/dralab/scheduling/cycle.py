@@ -181,17 +181,7 @@ def kind_of(pod: PodInfo, demand: PodDemand) -> Hashable | None:
         return None
     if any(item.allocation is not None for item in demand.claims):
         return None
-    return (
-        pod.key.namespace,
-        pod.priority,
-        pod.may_preempt,
-        pod.placement,
-        tuple(sorted(pod.requests.items())),
-        pod.asked_in_scores,
-        tuple(sorted(pod.labels.items())),
-        demand.signature,
-        pod.shares,
-    )
+    return pod.asking, demand.signature, pod.shares
 
 
 def on_node(

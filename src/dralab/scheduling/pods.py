@@ -4,7 +4,7 @@ Source: kube-scheduler `framework.PodInfo`. The rules are those of `dralab.objec
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
@@ -79,7 +79,8 @@ class PodInfo:
     """One pod. `requests` are in base units: millicores, bytes, pieces.
 
     Pods that agree on `tolerating` tolerate the same taints, those that agree on `selecting` select
-    the same nodes; `placement` adds what they prefer.
+    the same nodes; `placement` adds what they prefer, and `asking` all that they ask of a node but
+    devices and pods beside them.
     """
 
     obj: JsonDict
@@ -117,6 +118,12 @@ class PodInfo:
     volume_claims: tuple[tuple[str, bool], ...] = ()
     # What it has, or asks for, of GPUs that pods share.
     shares: Shares | None = None
+    asking: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        asked: list[object] = [self.key.namespace, self.priority, self.may_preempt]
+        asked += [self.requests, self.asked_in_scores, self.labels]
+        object.__setattr__(self, "asking", b"\n".join((self.placement, _bytes(asked))))
 
     @property
     def asked_in_scores(self) -> tuple[int, int]:
