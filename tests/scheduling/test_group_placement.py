@@ -78,6 +78,12 @@ def test_a_gang_starts_with_those_that_fit_where_the_first_ones_do_not_all():
     assert sorted(placed) == ["g0", "g2", "g3"]
 
 
+def test_a_group_of_a_composite_waits_for_its_pods_while_others_start():
+    groups = [composite("all", 1), group("g", 2, parent="all"), group("h", 3, parent="all")]
+    placed, refused = run(nodes(a_0="8"), *groups, pods("g", 2), pods("h", 2))
+    assert (sorted(placed), sorted(refused)) == (["g0", "g1"], ["h0", "h1"])
+
+
 def test_a_group_that_fits_into_no_rack_is_told_of_the_roomiest():
     _, refused = run(nodes(a1_0="2", a2_0="3"), group("g", 4, RACK), pods("g", 4))
     assert set(refused.values()) == {

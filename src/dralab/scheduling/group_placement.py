@@ -249,7 +249,8 @@ class _Placing:
         placements: list[PodPlacement] = []
         fitting, refusals = 0, {}
         for child in tree.children:
-            found = self.place(child, among, budget)
+            blocked = unready(child)
+            found = self._refused(blocked) if blocked else self.place(child, among, budget)
             if isinstance(found, Refusal):
                 refusals[child.name] = found
                 continue
