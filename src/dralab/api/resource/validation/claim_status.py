@@ -10,9 +10,6 @@ from dralab.api.fields import (
     FieldError,
     forbidden,
     invalid_value,
-    not_supported,
-    required,
-    too_long,
     too_many,
 )
 from dralab.api.node_selectors import node_selector_errors
@@ -35,16 +32,24 @@ from dralab.api.resource.validation.requests import (
 )
 from dralab.api.resource.validation.slices import skip_errors
 from dralab.api.resource.validation.taints import toleration_errors
+from dralab.api.rules import RuleTables
 from dralab.values.json_types import JsonObject
 
 MAX_RESERVATIONS: Final = 256
 MAX_RESULTS: Final = 32
 MAX_CONDITIONS: Final = 8
 MAX_DATA: Final = 10 * 1024
-MAX_INTERFACE_NAME: Final = 256
-MAX_HARDWARE_ADDRESS: Final = 128
 MAX_IPS: Final = 16
-SOURCES: Final = ("FromClaim", "FromClass")
+RULES: Final = RuleTables(
+    globals(),
+    binding_errors,
+    driver_errors,
+    label_errors,
+    pool_errors,
+    share_id_errors,
+    skip_errors,
+    toleration_errors,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ def claim_status_errors(
         reserved,
         MAX_RESERVATIONS,
         f"{path}.reservedFor",
-        _consumer_errors,
+        RULES["validateResourceClaimUserReference"],
         lambda item: item.get("uid") or "",
     )
     allocated = {
@@ -115,12 +120,6 @@ def claim_status_errors(
     return found
 
 
-def _consumer_errors(consumer: JsonObject, path: str) -> list[FieldError]:
-    return [
-        required(f"{path}.{name}") for name in ("resource", "name", "uid") if not consumer.get(name)
-    ]
-
-
 def _allocation_errors(
     allocation: JsonObject, path: str, names: Mapping[str, frozenset[str]]
 ) -> list[FieldError]:
@@ -136,7 +135,7 @@ def _allocation_errors(
         2 * MAX_CONFIGS,
         f"{path}.devices.config",
         lambda item, here: (
-            _source_errors(item.get("source") or "", f"{here}.source")
+            RULES["validateDeviceConfiguration"](item, here)
             + references_errors(item.get("requests"), f"{here}.requests", names)
             + config_errors(item, here)
         ),
@@ -151,29 +150,11 @@ def _result_errors(
     result: JsonObject, path: str, names: Mapping[str, frozenset[str]]
 ) -> list[FieldError]:
     found = reference_errors(result.get("request") or "", f"{path}.request", names)
-    found += driver_errors(result.get("driver") or "", f"{path}.driver")
-    found += pool_errors(result.get("pool") or "", f"{path}.pool")
-    found += label_errors(result.get("device") or "", f"{path}.device")
-    found += binding_errors(result, path)
-    for index, toleration in enumerate(result.get("tolerations") or ()):
-        found += toleration_errors(toleration, f"{path}.tolerations[{index}]")
-    if result.get("shareID") is not None:
-        found += share_id_errors(result["shareID"], f"{path}.shareID")
-    return found + skip_errors(result.get("skipNodeOperations"), f"{path}.skipNodeOperations")
-
-
-def _source_errors(source: str, path: str) -> list[FieldError]:
-    if not source:
-        return [required(path)]
-    return [] if source in SOURCES else [not_supported(path, source, SOURCES)]
+    return found + RULES["validateDeviceRequestAllocationResult"](result, path)
 
 
 def _device_errors(device: JsonObject, path: str, allocated: set[SharedDevice]) -> list[FieldError]:
-    found = driver_errors(device.get("driver") or "", f"{path}.driver")
-    found += pool_errors(device.get("pool") or "", f"{path}.pool")
-    found += label_errors(device.get("device") or "", f"{path}.device")
-    if device.get("shareID") is not None:
-        found += share_id_errors(device["shareID"], f"{path}.shareID")
+    found = RULES["validateDeviceStatus"](device, path)
     identity = SharedDevice.from_entry(device)
     if identity not in allocated:
         found.append(invalid_value(path, identity, "must be an allocated device in the claim"))
@@ -185,19 +166,12 @@ def _device_errors(device: JsonObject, path: str, allocated: set[SharedDevice]) 
         found += json_object_errors(device["data"], f"{path}.data", MAX_DATA)
     network = device.get("networkData")
     if network is not None:
-        found += _network_errors(network, f"{path}.networkData")
+        found += RULES["validateNetworkDeviceData"](network, f"{path}.networkData")
     return found
 
 
-def _network_errors(data: JsonObject, path: str) -> list[FieldError]:
-    found: list[FieldError] = []
-    for name, limit in (
-        ("interfaceName", MAX_INTERFACE_NAME),
-        ("hardwareAddress", MAX_HARDWARE_ADDRESS),
-    ):
-        if len((data.get(name) or "").encode()) > limit:
-            found.append(too_long(f"{path}.{name}", limit))
-    return found + set_errors(data.get("ips"), MAX_IPS, f"{path}.ips", _address_errors)
+def _addresses(data: JsonObject, path: str) -> list[FieldError]:
+    return set_errors(data.get("ips"), MAX_IPS, f"{path}.ips", _address_errors)
 
 
 def _address_errors(address: str, path: str) -> list[FieldError]:

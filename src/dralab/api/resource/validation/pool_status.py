@@ -3,35 +3,22 @@
 from typing import Final
 
 from dralab.api.conditions import condition_errors
-from dralab.api.fields import FieldError, invalid_value, required, too_long, too_many
+from dralab.api.fields import FieldError, invalid_value, required, too_many
 from dralab.api.resource.structure import go_form
 from dralab.api.resource.validation.names import (
     driver_errors,
     fully_qualified_errors,
     pool_errors,
 )
+from dralab.api.rules import RuleTables
 from dralab.values.json_types import JsonObject
 
 MAX_LIMIT: Final = 1000
 MAX_CONDITIONS: Final = 10
-MAX_VALIDATION_ERROR: Final = 256
 
 
-def question_errors(spec: JsonObject, path: str) -> list[FieldError]:
-    """Return what is wrong with the spec of a request."""
-    found = driver_errors(spec.get("driver") or "", f"{path}.driver")
-    if spec.get("poolName") is not None:
-        found += pool_errors(spec["poolName"], f"{path}.poolName")
-    limit = spec.get("limit")
-    if limit is not None and limit < 1:
-        found.append(invalid_value(f"{path}.limit", limit, "must be greater than or equal to 1"))
-    if limit is not None and limit > MAX_LIMIT:
-        text = f"must be less than or equal to {MAX_LIMIT}"
-        found.append(invalid_value(f"{path}.limit", limit, text))
-    name = spec.get("defaultPartitionTypeAttribute")
-    if name is not None:
-        found += fully_qualified_errors(name, f"{path}.defaultPartitionTypeAttribute")
-    return found
+RULES: Final = RuleTables(globals(), driver_errors, fully_qualified_errors, pool_errors)
+question_errors: Final = RULES["validateResourcePoolStatusRequestSpec"]
 
 
 def answer_errors(
@@ -57,11 +44,7 @@ def answer_errors(
         found.append(too_many(f"{path}.pools", len(pools), limit))
     else:
         for index, pool in enumerate(pools):
-            here = f"{path}.pools[{index}]"
-            found += driver_errors(pool.get("driver") or "", f"{here}.driver")
-            found += pool_errors(pool.get("poolName") or "", f"{here}.poolName")
-            if len((pool.get("validationError") or "").encode()) > MAX_VALIDATION_ERROR:
-                found.append(too_long(f"{here}.validationError", MAX_VALIDATION_ERROR))
+            found += RULES["validatePoolStatus"](pool, f"{path}.pools[{index}]")
     conditions = status.get("conditions") or ()
     if len(conditions) > MAX_CONDITIONS:
         found.append(too_many(f"{path}.conditions", len(conditions), MAX_CONDITIONS))
