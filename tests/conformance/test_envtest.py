@@ -71,17 +71,19 @@ def test_the_tests_of_a_kubebuilder_project_pass_unchanged(tmp_path, tmp_path_fa
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
     _, program = gomodules.operator("kubebuilder", tmp_path_factory)
+    project = tmp_path / "shop"  # the name of the project, which must be one of DNS
+    project.mkdir()
     kind = ["--group", "shop", "--version", "v1", "--kind", "Order", "--make=false"]
     for words in (
         ["init", "--domain", "example.com", "--repo", "example.com/shop"],
         ["create", "api", *kind, "--resource", "--controller"],
         ["create", "webhook", *kind, "--defaulting", "--programmatic-validation"],
     ):
-        subprocess.run([str(program), *words], cwd=tmp_path, check=True)
-    used("1.34", tmp_path / "bin")
+        subprocess.run([str(program), *words], cwd=project, check=True)
+    used("1.34", project / "bin")
     done = subprocess.run(
         ["make", "test", "ENVTEST_K8S_VERSION=1.34"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=3600, check=False,
+        cwd=project, capture_output=True, text=True, timeout=3600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert done.stdout.count("\nok  \t") == 2  # the controller's tests and the webhook's
