@@ -21,9 +21,8 @@ from dralab.scheduling.group_placement import (
     tree_of,
     unready,
 )
-from dralab.scheduling.group_preemption import group_eviction_for
 from dralab.scheduling.pods import PodInfo
-from dralab.scheduling.preemption import eviction_for, is_under_way
+from dralab.scheduling.preemption import eviction_for, group_eviction_for, is_under_way
 from dralab.scheduling.reasons import CLAIM_NOT_CREATED, ClusterChange, Reason
 from dralab.scheduling.state import ClusterState, NominatedPod, PodPlacement, Refusal
 from dralab.values.json_types import JsonDict
