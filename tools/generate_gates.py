@@ -1,8 +1,9 @@
-"""Write gates.json and gated_fields.json.gz below src/dralab/api/data: the feature gates.
+"""Write gates.json, gate_needs.json and gated_fields.json.gz below src/dralab/api/data.
 
 Each gate with its stage, its default and whether it is locked to it, as of a release, from the
 list of versioned gates in the Go module k8s.io/kubernetes. Releases older than that list are read
-from the oldest one that there is. Which fields need a gate is said by tags in k8s.io/api, which the
+from the oldest one that there is. Which gates need which is a table in Go, since 1.35. Which fields
+need a gate is said by tags in k8s.io/api, which the
 newest release has most of: of all releases together.
 
     python tools/generate_gates.py
@@ -18,6 +19,8 @@ GATED = re.compile(
     r"^\t// \+featureGate=(\S+)\n(?:\t//.*\n)*\t\w+ .*json:\"([^\",]+)", re.MULTILINE
 )
 
+NEEDS = re.compile(r"FeatureGateDependencies = map.*?\n\}", re.DOTALL)
+NEED = re.compile(r"^\t(?:\w+\.)?(\w+): +\{([^}]+)\}", re.MULTILINE)
 LIST = "test/compatibility_lifecycle/reference/versioned_feature_list.yaml"
 GATE = re.compile(r"^- name: (\S+)\n  versionedSpecs:\n((?:  .*\n)+)", re.MULTILINE)
 SPEC = re.compile(
@@ -41,6 +44,8 @@ def main() -> None:
         release: _gates(path if path.exists() else oldest, release)
         for release, path in lists.items()
     }
+    needs = {release: _needs(source(release), tables[release]) for release in tables}
+    written(DATA / "gate_needs.json", chain(needs))
     size = written(DATA / "gates.json", chain(tables))
     counts = ", ".join(f"{release}: {len(table)}" for release, table in tables.items())
     print(f"gates of {counts}; {size} bytes")
@@ -54,6 +59,18 @@ def _add_fields(root: Path, fields: dict[str, dict[str, list[str]]]) -> None:
             for gates, field in GATED.findall(body):
                 known = fields.setdefault(f"io.k8s.api.{package}.{name}", {})
                 known.setdefault(field, gates.split(","))
+
+
+def _needs(root: Path, known: dict[str, str]) -> dict[str, list[str]]:
+    """Return the gates that others need, of those that a release has."""
+    found = NEEDS.search((root / "pkg/features/kube_features.go").read_text())
+    pairs = NEED.findall(found[0]) if found else []
+    named = {gate: re.findall(r"(\w+)(?=[,)]|$)", needed) for gate, needed in pairs}
+    return {
+        gate: sorted(known.keys() & set(needed))
+        for gate, needed in sorted(named.items())
+        if gate in known and known.keys() & set(needed)
+    }
 
 
 def _release_of(path: Path) -> tuple[int, ...]:

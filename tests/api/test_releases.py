@@ -151,6 +151,17 @@ def test_a_gate_that_is_locked_or_of_another_release_is_refused():
         features.with_gates("DRAConsumableCapacity=true", release="1.33")
 
 
+def test_a_gate_whose_needs_are_off_is_refused():
+    text = r"CompositePodGroup is on, .* GenericWorkload, TopologyAwareWorkloadScheduling"
+    with pytest.raises(features.GateError, match=text):
+        features.with_gates("CompositePodGroup=true", release="1.37")
+    with pytest.raises(features.GateError, match=r"DRADeviceTaintRules is on, .*DRADeviceTaints"):
+        features.with_gates("DRADeviceTaints=false", release="1.37")
+    both = "GenericWorkload=true,GangScheduling=true"
+    assert {"GenericWorkload", "GangScheduling"} <= features.with_gates(both, release="1.36")
+    assert "GangScheduling" not in features.needs("1.34")
+
+
 def test_a_named_gate_has_the_last_word_over_a_group():
     for text in (
         "AllBeta=false,DRAConsumableCapacity=true",

@@ -263,7 +263,7 @@ def test_should_reflect_device_health_changes_in_the_pod_s_status(lab, driver):
 
 
 def test_should_not_add_health_status_to_pod_when_feature_gate_is_disabled(lab, driver):
-    equip(lab.kubelet, with_gates("ResourceHealthStatus=false"))
+    equip(lab.kubelet, with_gates("ResourceHealthStatus=false,ResourceHealthStatusMessage=false"))
     driver.tell("dev-0", "Healthy")
     lab.pod(seconds=60)
     assert lab.phase() == "Running"

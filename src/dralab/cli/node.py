@@ -70,8 +70,8 @@ def node(
         default="",
     ),
     feature_gates: str = opt(
-        "Feature gates of the kubelet: ResourceHealthStatus=false leaves the health of devices "
-        "out of pods' status.",
+        "Feature gates of the kubelet: ResourceHealthStatus=false, with "
+        "ResourceHealthStatusMessage=false, leaves the health of devices out of pods' status.",
         metavar="GATE=true|false[,…]",
         default="",
     ),

@@ -5,7 +5,7 @@ import pytest
 from dralab.api.core.pods import PodStrategy
 from dralab.api.resource.features import with_gates
 
-OFF = with_gates("ResourceHealthStatus=false")
+OFF = with_gates("ResourceHealthStatus=false,ResourceHealthStatusMessage=false")
 ON = with_gates("")
 
 

@@ -5,7 +5,7 @@ Which gates a release has, their stages and defaults are data (`data/gates.json`
 `tools/generate_gates.py`); what dralab does about a gate is where it is asked for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -138,6 +138,17 @@ def _gate(marks: str) -> ReleaseGate:
 
 
 @cache
+def needs(release: str = MIXED) -> Mapping[str, Sequence[str]]:
+    """Return the gates that a gate of a release needs, as upstream has them since 1.35.
+
+    >>> needs("1.36")["DRAWorkloadResourceClaims"]
+    ['DynamicResourceAllocation', 'GenericWorkload']
+    """
+    found: dict[str, Sequence[str]] = table("gate_needs.json", release)
+    return found if release != MIXED else {**needs(newest()), **found}
+
+
+@cache
 def changes_of(release: str) -> Features:
     """Return what has changed in a release without a gate: the names of `CHANGES`."""
     return frozenset(name for name, first in CHANGES.items() if is_since(release, first))
@@ -199,13 +210,15 @@ ALL: Final[Features] = frozenset(gates(MIXED))
 def with_gates(text: str, default: Features | None = None, release: str = MIXED) -> Features:
     """Return the gates that are on after a setting as Kubernetes' --feature-gates has it.
 
-    GateError: an unknown gate, a locked one, or a value other than true and false.
+    GateError: an unknown gate, a locked one, one that needs others, or a value other than true and
+    false.
 
     >>> with_gates("DRAConsumableCapacity=false") ^ DEFAULT_1_36
     frozenset({'DRAConsumableCapacity'})
     """
     known = gates(release)
     found = set(default_of(release) if default is None else default)
+    touched: set[str] = set()
     settings = [part.strip().partition("=") for part in text.split(",") if part.strip()]
     # A group of gates comes first, as upstream: a gate that is named has the last word.
     for name, _, value in sorted(settings, key=lambda setting: setting[0] not in GROUPS):
@@ -222,6 +235,15 @@ def with_gates(text: str, default: Features | None = None, release: str = MIXED)
         else:
             named = {name}
         found = found | named if on else found - named
+        touched |= named
+    for name in sorted(found & known.keys()):
+        missing = [each for each in needs(release).get(name, ()) if each not in found]
+        # What a lab has on by itself needs nothing.
+        if missing and touched & {name, *missing}:
+            raise GateError(
+                f"feature gate {name} is on, but depends on gates that are off in {_of(release)}: "
+                f"{', '.join(missing)}"
+            )
     return frozenset(found)
 
 
