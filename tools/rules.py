@@ -416,4 +416,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    from usage import print_if_asked
+
+    print_if_asked(__doc__)
     sys.exit(main())
