@@ -11,12 +11,11 @@ from dralab.api.core.pod_rules.annotations import (
     profile_warnings,
     take_over_profiles,
 )
-from dralab.api.core.pod_rules.ephemeral import ephemeral_problems
 from dralab.api.core.pod_rules.facts import PodFacts
 from dralab.api.core.pod_rules.known import KnownPods
 from dralab.api.core.pod_rules.resizes import resize_problems
 from dralab.api.core.pod_rules.spec import pod_spec_problems
-from dralab.api.core.pod_rules.updates import pod_update_problems
+from dralab.api.core.pod_rules.updates import ephemeral_problems, pod_update_problems
 from dralab.api.core.pod_rules.warnings import pod_warnings
 from dralab.api.fields import FieldError
 from dralab.api.metadata import annotation_problems, label_problems

@@ -1,10 +1,16 @@
-"""Which parts of a pod may change once it is there."""
+"""Which parts of a pod may change once it is there; ephemeral containers are only added.
 
+Source: k8s.io/kubernetes `pkg/apis/core/validation` (ValidatePodUpdate,
+ValidatePodEphemeralContainersUpdate).
+"""
+
+from collections.abc import Sequence
 from typing import Final
 
 from dralab.api import fields
+from dralab.api.core.pod_rules.facts import MIRROR
 from dralab.api.fields import FieldError
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 
 IMMUTABLE: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
@@ -31,14 +37,14 @@ def pod_update_problems(new: JsonDict, old: JsonDict) -> list[FieldError]:
     if any(each not in has for each in had):
         why = "existing toleration can not be modified except its tolerationSeconds"
         errors.append(fields.forbidden("spec.tolerations", why))
-    _deadline(before, after, errors)
+    errors += _deadline(before, after)
     if (
         before.get("terminationGracePeriodSeconds", 0) < 0
         and after.get("terminationGracePeriodSeconds") == 1
     ):
         before.pop("terminationGracePeriodSeconds")
         after.pop("terminationGracePeriodSeconds")
-    _gates(before, after, errors)
+    errors += _gates(before, after)
     if before != after:
         return [fields.forbidden("spec", IMMUTABLE)]
     return errors
@@ -48,22 +54,40 @@ def _without_image(container: JsonDict) -> JsonDict:
     return {key: value for key, value in container.items() if key != "image"}
 
 
-def _deadline(before: JsonDict, after: JsonDict, errors: list[FieldError]) -> None:
+def _deadline(before: JsonDict, after: JsonDict) -> list[FieldError]:
     had, has = before.pop("activeDeadlineSeconds", None), after.pop("activeDeadlineSeconds", None)
-    if had is not None and (has is None or has > had):
-        why = "must be less than or equal to previous value"
-        errors.append(fields.invalid_value("spec.activeDeadlineSeconds", has, why))
+    if had is None or (has is not None and has <= had):
+        return []
+    why = "must be less than or equal to previous value"
+    return [fields.invalid_value("spec.activeDeadlineSeconds", has, why)]
 
 
-def _gates(before: JsonDict, after: JsonDict, errors: list[FieldError]) -> None:
+def _gates(before: JsonDict, after: JsonDict) -> list[FieldError]:
     """Gates may only go; while there are some, more of the scheduling may be narrowed."""
     had, has = before.pop("schedulingGates", None) or [], after.pop("schedulingGates", None) or []
     if had:
         for name in ("nodeSelector", "affinity"):
             before.pop(name, None)
             after.pop(name, None)
-    added = [each for each in has if each not in had]
-    if added:
-        why = "only deletion is allowed, but found new scheduling gates"
-        shown = ", ".join(f"'{each.get('name', '')}'" for each in added)
-        errors.append(fields.forbidden("spec.schedulingGates", f"{why} {shown}"))
+    if not (added := [each for each in has if each not in had]):
+        return []
+    why = "only deletion is allowed, but found new scheduling gates"
+    shown = ", ".join(f"'{each.get('name', '')}'" for each in added)
+    return [fields.forbidden("spec.schedulingGates", f"{why} {shown}")]
+
+
+def ephemeral_problems(
+    new: JsonObject, old: JsonObject, errors: Sequence[FieldError]
+) -> list[FieldError]:
+    """Return `errors` of the new pod, and which ephemeral containers were changed or removed."""
+    if MIRROR in (old["metadata"].get("annotations") or {}):
+        return [fields.forbidden("[]", "static pods do not support ephemeral containers")]
+    after = {each.get("name"): each for each in new["spec"].get("ephemeralContainers") or ()}
+    path, found = "spec.ephemeralContainers", list(errors)
+    for each in old["spec"].get("ephemeralContainers") or ():
+        name = each.get("name")
+        if after.get(name) != each:
+            done = "changed" if name in after else "removed"
+            why = f'existing ephemeral containers "{name}" may not be {done}\n'
+            found.append(fields.forbidden(path, why))
+    return found
