@@ -1,15 +1,17 @@
 """The fast engine decides as the whole cluster does, at the same times.
 
 There is no tolerance: both take no simulated time for what a control plane does, but for what it
-waits for on purpose (a node that is silent for 50 s, tolerations with seconds).
+waits for on purpose (a node that is silent for 50 s, tolerations with seconds, `lifecycle`).
 """
 
 import pytest
 
+from dralab.scenarios.errors import InputError
 from dralab.simulation.dispatch import begin
 from dralab.simulation.scenario import scenario as scenarios
 from dralab.simulation.scenario.schedulers import FAST, OWN
-from scenarios_in_both import seen, write
+from scenarios_in_both import S, seen, write
+from scenarios_on_cluster import load, pod
 
 
 def both(folder, seed, pods):
@@ -21,6 +23,58 @@ def both(folder, seed, pods):
 def test_small_scenarios_go_as_on_a_whole_cluster(tmp_path, seed):
     cluster, fast = both(tmp_path, seed, 5)
     assert seen(fast) == seen(cluster)
+
+
+# `second` fits once `first` is gone from its zone; `first`, made anew, would fit there, too.
+IN_TURN = """
+apiVersion: v1
+kind: Node
+metadata: {name: a, labels: {zone: a}}
+status: {allocatable: {cpu: "8"}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: b, labels: {zone: b}}
+status: {allocatable: {cpu: "8"}}
+"""
+SECOND = pod(
+    "second", arrives="10s",
+    spec="""  priority: 9
+  nodeSelector: {zone: a}
+  topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: zone
+    whenUnsatisfiable: DoNotSchedule
+    labelSelector: {matchExpressions: [{key: app, operator: Exists}]}
+    nodeAffinityPolicy: Ignore
+""",
+)  # fmt: skip
+FIRST = pod("first", spec="  nodeSelector: {zone: a}\n")
+SET = """---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: first}
+spec:
+  selector: {matchLabels: {app: first}}
+  template:
+    metadata: {labels: {app: first}}
+    spec: {nodeSelector: {zone: a}, containers: [{name: main, image: x}]}
+"""
+TEXT = "fleet: {manifests: nodes.yaml}\nworkload: {manifests: pods.yaml}\n"
+
+
+@pytest.mark.parametrize("scheduler", [OWN, FAST])
+def test_a_pod_that_was_preempted_comes_again_behind_its_preemptor(tmp_path, scheduler):
+    loaded = load(tmp_path, f"{TEXT}scheduler: {scheduler}\n", FIRST + SECOND, nodes_yaml=IN_TURN)
+    found = {task.id: task for task in begin(loaded).go().tasks}
+    assert (found["second"].bound, found["first"].evictions) == (10 * S, 1)
+
+
+def test_too_many_evictions_of_one_instant_are_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("dralab.simulation.engines.cluster.run.EVICTIONS", 0)
+    loaded = load(tmp_path, TEXT, SET + SECOND, nodes_yaml=IN_TURN)
+    with pytest.raises(InputError, match="at 10s pods are evicted and made anew without end"):
+        begin(loaded).go()
 
 
 # With quotas, pods that come again or wait for five minutes, evictions that once never ended.

@@ -52,6 +52,8 @@ NAME: Final = "dralab"
 QUIET_LIMIT: Final = 600 * SECOND
 # Explaining takes longer than scheduling; after so many, the rest get the short sentence.
 MOST_EXPLAINED: Final = 100
+# Of one instant, for each pod: controllers may make pods anew for which others have to go again.
+EVICTIONS: Final = 4
 # After a refusal for a quota, the controller needs a moment to count what has ended.
 RECOUNT: Final = SECOND
 
@@ -158,7 +160,12 @@ class ClusterRun:
         """Run everything; return the result."""
         engine, until = self.cluster.engine, self.scenario.conditions.until
         tasks = self.tasks
+        instant = most = 0
         while (when := engine.events.next_time()) is not None:
+            if when != instant:
+                instant, most = when, tasks.evicted + EVICTIONS * (len(tasks.records) + 10)
+            elif tasks.evicted > most:
+                raise self._stands_still(when)
             if until is not None and when > self.begin + until:
                 engine.run(self.begin + until)
                 break
@@ -174,6 +181,17 @@ class ClusterRun:
         self.complete = True
         self._explain()
         return self.result()
+
+    def _stands_still(self, when: int) -> InputError:
+        """Return the error that pods of controllers are evicted and made anew without end."""
+        task = max(self.tasks.records, key=lambda task: (task.evictions > 0, task.number))
+        return InputError(
+            self.scenario.file,
+            f"at {(when - self.begin) / SECOND:g}s pods are evicted and made anew without end, the "
+            f"last one {task.pod.key}; a live cluster takes time for it, which the simulation does "
+            "not: write the pods without a controller, or use `--scheduler dralab-fast`",
+            where=task.pod.owner or f"Pod {task.pod.key}",
+        )
 
     def _explain(self) -> None:
         """Record why each waiting pod waits, as exactly as possible."""
