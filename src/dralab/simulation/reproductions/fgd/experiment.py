@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from dralab.kernel.clock import SECOND
 from dralab.kernel.randomness import Randomness
+from dralab.runtime.garbage import rare_collections
 from dralab.scenarios.errors import InputError
 from dralab.scheduling.cycle import placement
 from dralab.scheduling.pods import DEFAULT_SCHEDULER, PodInfo, changed, pod_info
@@ -172,13 +173,14 @@ class PlacementExperiment:
         `progress` gets 0 for the time: there is none.
         """
         queue, measures = self.queue[:most], self.measures
-        for number in range(len(measures), len(queue)):
-            measures.append(self._place(queue[number]))
-            if number % 100 == 0:
-                if progress is not None:
-                    progress(0, number, len(queue))
-                if stop is not None and stop():
-                    return False
+        with rare_collections():
+            for number in range(len(measures), len(queue)):
+                measures.append(self._place(queue[number]))
+                if number % 100 == 0:
+                    if progress is not None:
+                        progress(0, number, len(queue))
+                    if stop is not None and stop():
+                        return False
         return True
 
     def _place(self, pod: GpuPod) -> PlacementMeasure:
