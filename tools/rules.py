@@ -6,6 +6,7 @@ python tools/rules.py --record      run the tests of the API first, recording wh
 As a plugin of pytest (`-p tools.rules`) it records which rules the tests reach.
 """
 
+import argparse
 import ast
 import json
 import os
@@ -396,7 +397,9 @@ def _row(*cells: str) -> str:
 
 def main() -> int:
     """Record if told to; write the page."""
-    if "--record" in sys.argv:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--record", action="store_true", help="run the tests of the API first")
+    if parser.parse_args().record:
         command = [
             sys.executable,
             "-m",
