@@ -45,7 +45,7 @@ def test_the_clock_and_the_port_of_the_guide_to_testing_work(pytester):
 
 def test_each_case_of_kubernetes_dra_suites_has_its_test():
     named = re.findall(r"`(test_\w+)`", (GUIDES / "dra-suites.md").read_text(encoding="utf-8"))
-    folders = ("apiserver/authorization", "drivers", "node")
+    folders = ("apiserver/access/authorization", "drivers", "node")
     sources = [
         path for folder in folders for path in (Path(__file__).parent / folder).glob("test_*.py")
     ]
