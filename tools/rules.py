@@ -301,7 +301,8 @@ def pytest_sessionfinish() -> None:
             "recorded": len(recorded),
             "tests": others[:1] + ["…"] * (len(others) > 1),
         }
-    REACHED.write_text(json.dumps(found, indent=0, ensure_ascii=False) + "\n")
+    lines = [f"{json.dumps(each)}: {json.dumps(held)}" for each, held in found.items()]
+    REACHED.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 # --- The page -----------------------------------------------------------------------------
