@@ -373,16 +373,18 @@ def beside(programs: Path, workload: Workload) -> tuple[float, str]:
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         whole = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        if done.returncode:
-            print(done.stdout[-2000:], done.stderr[-2000:], file=sys.stderr)
-            return whole, f"exit code {done.returncode}"
         rates = [
             f"{item['data']['Average']:.1f}"
             for path in Path(place).glob("*.json")
             for item in json.loads(path.read_text())["dataItems"] or ()
             if item["labels"].get("Metric") == "SchedulingThroughput"
         ]
-        return whole, rates[0] if rates else "no sample"
+        rate = rates[0] if rates else "no sample"
+        if done.returncode:
+            # Also where the rate is below the one that upstream's CI demands.
+            print(done.stdout[-2000:], done.stderr[-2000:], file=sys.stderr)
+            rate += f", exit code {done.returncode}"
+        return whole, rate
 
 
 def row(workload: Workload, programs: Path | None) -> str:
