@@ -6,7 +6,7 @@ READY := .venv/.ready
 DEMO := .venv-demo
 # The lowest versions that pyproject.toml allows, and what needs them most.
 LOWEST := .venv-lowest
-LOWEST_TESTS := tests/apiserver/http tests/apiserver/authentication tests/apiserver/storage/test_etcd.py tests/values \
+LOWEST_TESTS := tests/apiserver/http tests/apiserver/access/authentication tests/apiserver/storage/test_etcd.py tests/values \
   tests/cel tests/contracts tests/cli/test_start.py tests/cli/test_completion.py tests/allocation
 # Tests start hundreds of processes. Where Python is told to write no bytecode, as in many images,
 # each of them would compile the package anew, for a second.

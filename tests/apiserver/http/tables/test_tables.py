@@ -12,7 +12,7 @@ from dralab.apiserver.http.tables import custom_printer, printer_for, table
 from dralab.apiserver.http.tables.ages import human, selector
 from dralab.kernel.clock import SECOND, from_rfc3339
 
-SHARED = Path(__file__).parents[3] / "../shared/testdata/apiserver"
+SHARED = Path(__file__).parents[4] / "../shared/testdata/apiserver"
 CREATED = "2026-11-20T10:39:09Z"
 NOW = from_rfc3339(CREATED)
 MINUTE = 60 * SECOND
