@@ -1,7 +1,7 @@
 """Bugs that others published, in the unmodified operators that had them: each by one schedule.
 
 The RabbitMQ operator is built from the Go proxy. Those for ZooKeeper and Cassandra need parts that
-are not served any more; `docs/figures.md` says how they are built, and DRALAB_ZOOKEEPER_OPERATOR
+are not served any more; `docs/agreement.md` says how they are built, and DRALAB_ZOOKEEPER_OPERATOR
 and DRALAB_CASS_OPERATOR name them.
 """
 

@@ -19,7 +19,7 @@ from dralab.allocation.policy.scoring import NodeOutlook
 
 __all__ = ["FragmentationAware", "NodeOutlook", "Pack", "Policy", "Spread", "policy_named"]
 
-# By how much packing weighs against what stays usable (measured: docs/figures.md).
+# By how much packing weighs against what stays usable (measured: docs/benchmarks.md).
 PACKING: Final = 0.01
 
 
