@@ -115,7 +115,7 @@ def test_the_changelog_is_made_from_all_fragments(docs):
 
 def test_the_changelog_keeps_its_releases(docs):
     made = docs.changelog()
-    released = made + "\n## 0.1.0 (2026-12-01)\n\n### Features\n\n- It begins.\n"
+    released = made + "\n## 0.3.0 (2027-12-01)\n\n### Features\n\n- It begins.\n"
     assert docs.changelog(released) == released
 
 

@@ -21,7 +21,7 @@ A package imports only from floors below its own (docs/concepts/architecture.md)
 import importlib
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "AllocationAnswer", "BadInput", "Cluster", "ColumnTable", "ExplanationAnswer", "Grid",
     "HelpAnswer", "InputError", "Lab", "MovesAnswer", "Options", "PlanAnswer", "Policy",
