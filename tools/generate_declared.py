@@ -18,6 +18,9 @@ PACKAGES = {
     "scheduling/v1alpha3": ("CompositePodGroup", "PodGroup", "Workload"),
     "lifecycle/v1alpha1": ("Eviction", "EvictionRequest"),
 }
+# Types of objects whose other rules are elsewhere.
+PARTS = {"batch/v1": ("JobSchedulingConfiguration",)}
+IMPORT = re.compile(r'^\t(\w+) "k8s\.io/api/([\w/]+)"$', re.MULTILINE)
 STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 FIELD = re.compile(r"((?:^\t//.*\n)*)^\t(\w+) +([\w.*\[\]]+) +`json:\"([^\",]*)", re.MULTILINE)
 TAG = re.compile(r"^\s*// \+(k8s:.*)$", re.MULTILINE)
@@ -34,16 +37,17 @@ def main() -> None:
     roots = [source(release, "k8s.io/api") for release in releases()]
     types: dict[str, Any] = {}
     kinds: dict[str, str] = {}
-    for package, names in PACKAGES.items():
+    for package, names in (PACKAGES | PARTS).items():
         files = (root / package / "types.go" for root in roots)
         text = next(path for path in files if path.exists()).read_text()
         found = _types(text, package)
         types |= found
-        for name in names:
+        for name in names if package in PACKAGES else ():
             group, version = package.split("/")
             kinds[f"{group}.k8s.io/{version} {name}"] = f"{package}.{name}"
     reached: dict[str, Any] = {}
-    _reach(types, list(kinds.values()), reached)
+    parts = [f"{package}.{name}" for package, names in PARTS.items() for name in names]
+    _reach(types, [*kinds.values(), *parts], reached)
     size = written(DATA / "declared.json", {"kinds": kinds, "types": reached})
     print(f"{len(reached)} types; {size} bytes")
 
@@ -54,6 +58,7 @@ def _types(text: str, package: str) -> dict[str, Any]:
         for above, name in NAMED.findall(text)
         if "+k8s:enum" in above
     }
+    imported = dict(IMPORT.findall(text))
     found = {}
     for name, body in STRUCT.findall(text):
         fields = {}
@@ -64,7 +69,8 @@ def _types(text: str, package: str) -> dict[str, Any]:
             rules = _rules(comment)
             if bare in enums:
                 rules.append("enum=" + ",".join(enums[bare]))
-            fields[key] = {"rules": rules, "type": f"{package}.{bare}"} | (
+            holder, _, bare = bare.rpartition(".")
+            fields[key] = {"rules": rules, "type": f"{imported.get(holder, package)}.{bare}"} | (
                 {"list": True} if "[]" in kind else {} if "*" in kind else {"there": True}
             )
         found[f"{package}.{name}"] = fields

@@ -6,7 +6,7 @@ from dralab.api.resource.features import default_of
 from dralab.api.status import ApiError
 from dralab.controllers import registry
 from dralab.runtime.client import Resource
-from dralab.runtime.resources import JOBS, PODS
+from dralab.runtime.resources import CRON_JOBS, JOBS, PODS
 from labs import Lab
 
 GROUP = "scheduling.k8s.io"
@@ -116,6 +116,64 @@ def test_without_its_gate_the_field_is_dropped():
 def test_no_gang_is_larger_than_the_job(lab):
     message = refused(lab, job(schedulingPolicy={"gang": {"minCount": 4}}))
     assert "must not be greater than parallelism (3)" in message
+
+
+CLAIM = {"name": "gpus", "resourceClaimName": "shared"}
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "path", "why"),
+    [
+        ({"resourceClaims": [{"name": "a"}]}, "resourceClaims[0]", "must specify one of"),
+        (
+            {"resourceClaims": [CLAIM | {"resourceClaimTemplateName": "t"}]},
+            "resourceClaims[0]",
+            "must specify exactly one of",
+        ),
+        ({"resourceClaims": [CLAIM, CLAIM]}, "resourceClaims[1]", "Duplicate value"),
+        ({"resourceClaims": [CLAIM | {"name": ""}]}, "resourceClaims[0].name", "Required value"),
+        (
+            {"resourceClaims": [CLAIM | {"name": "a" * 64}]},
+            "resourceClaims[0].name",
+            "no more than 63 bytes",
+        ),
+        (
+            {"resourceClaims": [CLAIM | {"name": f"c{n}"} for n in range(5)]},
+            "resourceClaims",
+            "must have at most 4 items",
+        ),
+        ({"schedulingPolicy": {}}, "schedulingPolicy", "must specify one of"),
+        (
+            {"schedulingPolicy": {"gang": {"minCount": 0}}},
+            "schedulingPolicy.gang.minCount",
+            "must be greater than or equal to 1",
+        ),
+        ({"disruptionMode": {"all": {}}}, "disruptionMode", "not supported with the Basic"),
+    ],
+)
+def test_a_job_is_refused_whose_pods_cannot_be_scheduled_as_it_asks(lab, scheduling, path, why):
+    message = refused(lab, job(**scheduling))
+    assert f"spec.scheduling.{path}: " in message
+    assert why in message
+    of_cron = {
+        "metadata": {"name": "nightly"},
+        "spec": {"schedule": "1 * * * *", "jobTemplate": {"spec": job(**scheduling)["spec"]}},
+    }
+    with pytest.raises(ApiError) as error:
+        lab.server.create(CRON_JOBS, of_cron, "default")
+    assert f"spec.jobTemplate.spec.scheduling.{path}: " in error.value.message
+
+
+def test_the_claims_of_a_group_stay_as_they_are(lab):
+    lab.add(JOBS, job(schedulingPolicy={"gang": {}}, resourceClaims=[CLAIM]))
+    patch = {"spec": {"scheduling": {"resourceClaims": None}}}
+    with pytest.raises(ApiError, match=r"resourceClaims: Invalid value: .*field is immutable"):
+        lab.server.patch(JOBS, "train", patch, "default", type="merge")
+
+
+def test_scheduling_that_asks_for_nothing_is_kept(lab):
+    (made,) = lab.add(JOBS, job())
+    assert made["spec"]["scheduling"] == {}
 
 
 def test_the_policy_of_a_job_stays_what_it_is(lab):

@@ -279,13 +279,14 @@ ZEROES: Final[Mapping[str, Callable[[], Any]]] = {
 class _Struct:
     """Decodes a struct; its fields are compiled on first use, since structs hold each other."""
 
-    __slots__ = ("_schema", "always", "fields")
+    __slots__ = ("_schema", "always", "fields", "whole")
 
     def __init__(self, schema: Schema) -> None:
         self._schema: Schema | None = schema
         # name → (type that needs no decoding, or None; decoder; whether its zero is kept)
         self.fields: dict[str, tuple[type | None, Decode, bool]] = {}
         self.always: list[tuple[str, Callable[[], Any]]] = []
+        self.whole: set[str] = set()  # those that are something where they are empty, too
 
     def _compile(self) -> None:
         schema = self._schema
@@ -305,6 +306,8 @@ class _Struct:
             always = facts is not None and name in facts.always and schema.shows(name)
             keep = pointer or always or nested
             decode = _compiled(part)
+            if decode is as_it_is or isinstance(decode, _Struct):
+                self.whole.add(name)
             if name in gated:
                 plain, decode = None, _noted(name, decode)
             fields[name] = (plain, decode, keep)
@@ -360,12 +363,10 @@ class _Struct:
 
     def _goes(self, name: str, zero: Any) -> bool:
         """Return whether a field is not kept with this zero value."""
-        _, decode, keep = self.fields[name]
-        if not keep or zero is None:
+        if not self.fields[name][2] or zero is None:
             return True
         # An empty list or map is as good as none; a struct is not, nor what is kept as it is.
-        kept = decode is as_it_is or isinstance(decode, _Struct)
-        return not kept and zero in ([], {})
+        return name not in self.whole and zero in ([], {})
 
 
 # --- the slow way -----------------------------------------------------------------------------

@@ -25,11 +25,11 @@ VARIABLE: Final = re.compile(r"[ -<>-~]*", re.ASCII)
 C_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
-def label_problems(name: str) -> list[str]:
+def label_problems(name: str, unit: str = "characters") -> list[str]:
     """Return why a text is not a DNS label (RFC 1123)."""
     problems = []
     if len(name) > 63:
-        problems.append("must be no more than 63 characters")
+        problems.append(f"must be no more than 63 {unit}")
     if not LABEL.fullmatch(name):
         if SUBDOMAIN.fullmatch(name):
             return [*problems, "must not contain dots"]
@@ -56,11 +56,11 @@ def label_1035_problems(name: str) -> list[str]:
     return problems
 
 
-def subdomain_problems(name: str) -> list[str]:
+def subdomain_problems(name: str, unit: str = "characters") -> list[str]:
     """Return why a text is not a DNS subdomain (RFC 1123)."""
     problems = []
     if len(name) > 253:
-        problems.append("must be no more than 253 characters")
+        problems.append(f"must be no more than 253 {unit}")
     if not SUBDOMAIN.fullmatch(name):
         problems.append(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "

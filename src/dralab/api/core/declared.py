@@ -8,7 +8,7 @@ Which field of which type has which tags is data (`data/declared.json`, written 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 import orjson
@@ -75,10 +75,10 @@ def _segment_problems(text: str) -> list[str]:
 
 FORMATS: Final[Mapping[str, Callable[[str], list[str]]]] = {
     "k8s-label-key": names.qualified_problems,
-    "k8s-long-name": names.subdomain_problems,
+    "k8s-long-name": partial(names.subdomain_problems, unit="bytes"),
     "k8s-path-segment-name": _segment_problems,
     "k8s-prefixed-label-key": _prefixed_problems,
-    "k8s-short-name": names.label_problems,
+    "k8s-short-name": partial(names.label_problems, unit="bytes"),
     "k8s-uuid": _uuid_problems,
 }
 
@@ -117,6 +117,13 @@ class _FieldChange:
     def was_given(self) -> bool:
         """Whether there was a value."""
         return self.old not in EMPTY
+
+
+def declared_problems(
+    type_: str, new: JsonObject, old: JsonObject | None, path: str
+) -> list[FieldError]:
+    """Return what is wrong with a part of an object of which only this part has tags."""
+    return list(DeclaredStrategy()._struct(type_, new, old, path))  # noqa: SLF001
 
 
 def _in_force(tags: Sequence[str], features: Features) -> _FieldTags:

@@ -9,6 +9,7 @@ from typing import Final
 
 from dralab.api import fields
 from dralab.api.core.addresses import domain_path_errors
+from dralab.api.core.declared import declared_problems
 from dralab.api.fields import OMITTED, FieldError
 from dralab.api.internal_forms import internal_form
 from dralab.api.rules import RuleTables
@@ -39,21 +40,32 @@ def scheduling_problems(spec: JsonDict, old: JsonDict | None, path: str) -> list
         set_ = "field cannot be set once created"
         text = set_ if before is None else "field cannot be cleared once set"
         return [fields.invalid_value(path, None, text)]
-    policy = (asked or {}).get("schedulingPolicy") or {}
+    if asked is None:
+        return []
+    policy, mode = asked.get("schedulingPolicy") or {}, asked.get("disruptionMode") or {}
     least, most = (policy.get("gang") or {}).get("minCount"), spec.get("parallelism", 1)
     errors = []
-    here = f"{path}.schedulingPolicy"
     if least is not None and least > most:
         why = f"must not be greater than parallelism ({most})"
-        errors.append(fields.invalid_value(f"{here}.gang.minCount", least, why))
-    known = (before or {}).get("schedulingPolicy") or {}
-    if policy and known and ("basic" in policy) != ("basic" in known):
-        why = (
-            "the basic/gang policy variant is immutable after creation; only "
-            "schedulingPolicy.gang.minCount may be updated"
-        )
-        errors.append(fields.invalid_value(here, None, why))
-    return errors
+        errors.append(fields.invalid_value(f"{path}.schedulingPolicy.gang.minCount", least, why))
+    if mode.keys() == {"all"} and ("basic" in policy or "gang" not in policy):
+        why = "the disruptionMode `all` is not supported with the Basic scheduling policy"
+        errors.append(fields.invalid_value(f"{path}.disruptionMode", "", why))
+    return errors + declared_problems("batch/v1.JobSchedulingConfiguration", asked, before, path)
+
+
+def policy_changes(spec: JsonDict, old: JsonDict) -> list[FieldError]:
+    """Return what is wrong with the change of a Job's policy: its variant stays."""
+    was, is_ = (
+        (each.get("scheduling") or {}).get("schedulingPolicy") or {} for each in (old, spec)
+    )
+    if not was or not is_ or ("basic" in was) == ("basic" in is_):
+        return []
+    why = (
+        "the basic/gang policy variant is immutable after creation; only "
+        "schedulingPolicy.gang.minCount may be updated"
+    )
+    return [fields.invalid_value("spec.scheduling.schedulingPolicy", None, why)]
 
 
 def restart_problems(spec: JsonDict, path: str) -> list[FieldError]:

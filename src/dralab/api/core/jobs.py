@@ -6,7 +6,12 @@ Source: k8s.io/kubernetes `pkg/apis/batch/validation`.
 from typing import Any, Final
 
 from dralab.api import fields
-from dralab.api.core.job_specs import JOB_SPEC, restart_problems, scheduling_problems
+from dralab.api.core.job_specs import (
+    JOB_SPEC,
+    policy_changes,
+    restart_problems,
+    scheduling_problems,
+)
 from dralab.api.core.job_statuses import job_status_errors
 from dralab.api.core.pods import WithPods, default_template
 from dralab.api.core.workloads import template_of
@@ -119,7 +124,7 @@ class JobStrategy(WithPods):
             for name in fixed
             if before.get(name) != after.get(name)
         ]
-        return errors
+        return errors + policy_changes(after, before)
 
 
 def _shown(name: str, spec: JsonDict) -> Any:
@@ -250,9 +255,11 @@ class CronJobStrategy(WithPods):
         errors = RULES["validateCronJobSpec"](spec, "spec")
         job = spec["jobTemplate"].get("spec") or {}
         template = job.get("template") or {}
-        before = template_of(None if old is None else old["spec"]["jobTemplate"])
-        path = "spec.jobTemplate.spec.template"
+        earlier = None if old is None else old["spec"]["jobTemplate"]
+        before, path = template_of(earlier), "spec.jobTemplate.spec.template"
         errors += JOB_SPEC(job, "spec.jobTemplate.spec")
+        was = None if earlier is None else earlier.get("spec") or {}
+        errors += scheduling_problems(job, was, "spec.jobTemplate.spec.scheduling")
         errors += self.template_problems(template, path, before, restart=ANY_RESTART)
         errors += restart_problems(job, f"{path}.spec.restartPolicy")
         errors += RULES["ValidateJobTemplateSpec"](job, "spec.jobTemplate.spec")
