@@ -167,6 +167,9 @@ def test_a_binding_that_fails_gives_the_room_back_and_is_tried_again(lab):
     lab.start()
     lab.server.fail_next("binding", "pods", ApiError("ServiceUnavailable", "down"))
     lab.add(PODS, pod("p", requests={"cpu": "1"}))
+    lab.wait(0.5)
+    [condition] = lab.server.get(PODS, "p", "default")["status"]["conditions"]
+    assert (condition["reason"], condition["message"]) == ("SchedulerError", "down")
     lab.wait(5)
     assert lab.node_of("p") == "n"
     assert int(lab.scheduler.state.table.free("cpu")[0]) == 0

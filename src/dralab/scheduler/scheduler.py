@@ -238,6 +238,8 @@ class Scheduler:
         latest = self._pods.get(pod.key)
         if latest is not None and uid_of(latest) == pod.uid:
             item.pod = self._waiting.follow(self.info(latest))
+            # An error is not a "no": schedule_one.go (handleSchedulingFailure).
+            self._reports.unscheduled(latest, "SchedulerError", str(error))
         self.queue.put_back(item)
         if self.queue.get(pod.uid) is not None:
             self.manager.engine.at(item.backoff_ends(), self.wake)
