@@ -65,6 +65,22 @@ def test_one_user_has_half_of_the_room_and_everybody_one_body():
     asyncio.run(main())
 
 
+def test_two_users_leave_room_for_a_third():
+    async def main() -> None:
+        memory = BodyMemory(100)
+        greedy = [asyncio.create_task(memory.take(user, "", 10)) for user in "aaaaaabbbbbb"]
+        await asyncio.sleep(0)
+        assert [task.done() for task in greedy].count(True) == 7
+        assert memory.used == 70  # 50 of a, and 20 of b, which leaves 30
+        await memory.take("c", "", 10)
+        await memory.take("d", "", 10)
+        assert memory.used == 90
+        for task in greedy:
+            task.cancel()
+
+    asyncio.run(main())
+
+
 def test_who_gives_up_at_the_moment_of_room_does_not_keep_it():
     async def main() -> None:
         memory = BodyMemory(100)

@@ -144,26 +144,58 @@ def test_what_a_thread_fails_with_is_told():
     asyncio.run(main())
 
 
-def test_one_user_does_not_have_all_threads_that_may_wait():
-    async def main() -> tuple[int, int, int]:
+def test_users_whose_requests_wait_leave_threads_for_others():
+    async def main() -> tuple[list[str], int]:
         begun: list[str] = []
         all_begun, go_on = threading.Semaphore(0), threading.Event()
 
         def answer(request: HttpRequest) -> str:
-            begun.append(request.path)
+            begun.append(request.path[1:])
             all_begun.release()
             assert go_on.wait(150)
             return request.path
 
-        lane = Lane("test", 4, flow_of, answer, finish, most=2)
-        greedy = [submitted(lane, asked("greedy")) for _ in range(5)]
-        jane = submitted(lane, asked("jane"))
-        for _ in range(3):
+        lane = Lane("test", 8, flow_of, answer, finish, leave_room=True)
+        users = [*["greedy"] * 8, *["slow"] * 5, "jane"]
+        answers = [submitted(lane, asked(user)) for user in users]
+        for _ in range(7):
             await asyncio.to_thread(all_begun.acquire)
-        while_they_wait = begun.count("/greedy"), begun.count("/jane")
+        while_they_wait = sorted(begun)
         go_on.set()
-        await asyncio.gather(*greedy, jane)
+        await asyncio.gather(*answers)
         lane.close()
-        return *while_they_wait, len(begun)
+        return while_they_wait, len(begun)
 
-    assert asyncio.run(main()) == (2, 1, 6)
+    assert asyncio.run(main()) == ([*["greedy"] * 4, "jane", *["slow"] * 2], 14)
+
+
+def test_threads_that_one_user_leaves_go_to_another_who_waits_for_more():
+    async def main() -> list[int]:
+        go_on = {user: threading.Semaphore(0) for user in ("/greedy", "/slow")}
+        begun = threading.Semaphore(0)
+        running: list[str] = []
+
+        def answer(request: HttpRequest) -> str:
+            running.append(request.path)
+            begun.release()
+            assert go_on[request.path].acquire(timeout=150)
+            running.remove(request.path)
+            return request.path
+
+        lane = Lane("test", 8, flow_of, answer, finish, leave_room=True)
+        greedy = [submitted(lane, asked("greedy")) for _ in range(4)]
+        slow = [submitted(lane, asked("slow")) for _ in range(6)]
+        for _ in range(6):
+            await asyncio.to_thread(begun.acquire)
+        found = [running.count("/slow")]
+        go_on["/greedy"].release(4)
+        await asyncio.gather(*greedy)
+        for _ in range(2):
+            await asyncio.to_thread(begun.acquire)
+        found.append(running.count("/slow"))
+        go_on["/slow"].release(6)
+        await asyncio.gather(*slow)
+        lane.close()
+        return found
+
+    assert asyncio.run(main()) == [2, 4]

@@ -65,8 +65,6 @@ BOOKMARKS_EVERY: Final = 5.0  # seconds between looks at which bookmarks are due
 HELD: Final = 0.005
 LONGEST_HELD: Final = 0.02
 READS: Final = frozenset({"GET", "HEAD"})
-# Of one flow, so that webhooks that take long leave threads for those of others.
-MOST_WAITING: Final = 100
 # Threads beside that of the loop. Writes to a shared store wait for it, so there are many.
 LANES: Final = {
     LARGE_LANE: 1,
@@ -237,14 +235,13 @@ class AsgiApp(AsgiBase):
 
     def _lane(self, name: str) -> Lane[Outcome | TakesLong]:
         if name not in self._apart:
-            most = MOST_WAITING if name == WAITING_LANE else None
             self._apart[name] = Lane(
                 name,
                 LANES[name],
                 self._flow_of,
                 self._answer,
                 self._finish,
-                most=most,
+                leave_room=name == WAITING_LANE,
                 use=self._use,
             )
         return self._apart[name]

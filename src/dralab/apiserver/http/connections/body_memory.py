@@ -1,9 +1,9 @@
 """The memory of request bodies that are read or wait to be answered: it is bounded, and shared.
 
 A large body is read only when there is room for all of it; until then its client is not read from.
-Users and their programs take turns, and no user has more than half of the room, so that one who
-sends bodies slowly, or very many, leaves room for others. Small bodies are not counted: they are
-bounded by the number of connections.
+Users and their programs take turns, and no user takes more than is left for others: one who sends
+bodies slowly, or very many, gets half of the room, two get a third each. Small bodies are not
+counted: they are bounded by the number of connections.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class BodyMemory:
     def _fits(self, user: str, size: int) -> bool:
         held = self._held.get(user, 0)
         # One body of each user always fits, whatever others hold.
-        return not held or (held + size <= self.most // 2 and self.used + size <= self.most)
+        return not held or held + size <= self.most - self.used - size
 
     def _add(self, user: str, size: int) -> None:
         self.used += size

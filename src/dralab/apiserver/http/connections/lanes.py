@@ -44,7 +44,8 @@ class Lane(Generic[Answered]):
     """Some threads that `answer` requests; to be used in the thread of the loop alone.
 
     `finish` is called there with each request, its future and its answer. What a request has cost
-    in CPU time is charged to its flow, which has no more than `most` of the threads at a time.
+    in CPU time is charged to its flow. With `leave_room` a flow gets a further thread only while it
+    has fewer than are free: one flow gets half of them, two a third each, and there are some left.
     """
 
     def __init__(
@@ -55,13 +56,14 @@ class Lane(Generic[Answered]):
         answer: Callable[[HttpRequest], Answered],
         finish: Callable[[HttpRequest, Promise[Any], Answered], None],
         *,
-        most: int | None = None,
+        leave_room: bool = False,
         use: CpuUse | None = None,
     ) -> None:
         self._free = threads
-        self._most = threads + 1 if most is None else most
-        self._running: Counter[Hashable] = Counter()  # by flow
-        # The requests of flows that have as many threads as they may.
+        self._leave_room = leave_room
+        # How many requests of a flow have a thread, or are in the queue.
+        self._begun: Counter[Hashable] = Counter()
+        # The further requests of flows that have as many threads as they may.
         self._held: dict[Hashable, deque[_WaitingRequest]] = {}
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._flow_of, self._answer, self._finish = flow_of, answer, finish
@@ -74,15 +76,16 @@ class Lane(Generic[Answered]):
     def submit(self, request: HttpRequest, future: Promise[Any]) -> None:
         """Answer a request when a thread is free for it. QueueFull."""
         waiting, flow = _WaitingRequest(request, future), self._flow_of(request)
-        if self._running[flow.name] >= self._most:
+        if self._free and self._may_have_more(flow.name):
+            self._begin(waiting, flow)
+        elif self._leave_room and self._begun[flow.name]:
             held = self._held.setdefault(flow.name, deque())
             if flow.level.per_flow is not None and len(held) >= flow.level.per_flow:
                 raise QueueFull(flow.level.name)
             held.append(waiting)
-        elif self._free:
-            self._begin(waiting, flow)
         else:
             self._queue.push(waiting, flow.level, flow.name, program_of(request))
+            self._begun[flow.name] += 1
 
     def close(self) -> None:
         """Answer no more; those that wait are cancelled."""
@@ -90,9 +93,12 @@ class Lane(Generic[Answered]):
         for waiting in chain(self._queue.take_batch(len(self._queue)), *self._held.values()):
             waiting.future.cancel()
 
+    def _may_have_more(self, name: Hashable) -> bool:
+        return not self._leave_room or self._begun[name] < self._free
+
     def _begin(self, waiting: _WaitingRequest, flow: Flow) -> None:
         self._free -= 1
-        self._running[flow.name] += 1
+        self._begun[flow.name] += 1
         self._pool.submit(self._work, waiting, asyncio.get_running_loop())
 
     def _work(self, waiting: _WaitingRequest, loop: asyncio.AbstractEventLoop) -> None:
@@ -120,33 +126,41 @@ class Lane(Generic[Answered]):
             self._free += 1
             flow = self._flow_of(waiting.request)
             self._use.charge((flow.level.name, flow.name), seconds)
-            self._ended(flow)
+            self._end(flow.name)
+            self._queue_next(flow.name)
             if error is None:
                 self._finish(waiting.request, waiting.future, cast("Answered", answered))
             elif not waiting.future.done():
                 waiting.future.set_exception(error)
-        while self._free and self._queue:
+        while self._free and (self._queue or self._queue_held()):
             waiting = self._queue.take_batch(1)[0]
             flow = self._flow_of(waiting.request)
+            self._end(flow.name)
             if waiting.future.cancelled():
-                self._let_wait(flow)
-            elif self._running[flow.name] < self._most:
+                self._queue_next(flow.name)
+            elif self._may_have_more(flow.name):
                 self._begin(waiting, flow)
             else:
                 self._held.setdefault(flow.name, deque()).appendleft(waiting)
 
-    def _ended(self, flow: Flow) -> None:
-        """Note that a flow has a thread less."""
-        self._running[flow.name] -= 1
-        if not self._running[flow.name]:
-            del self._running[flow.name]
-        self._let_wait(flow)
+    def _end(self, name: Hashable) -> None:
+        self._begun[name] -= 1
+        if not self._begun[name]:
+            del self._begun[name]
 
-    def _let_wait(self, flow: Flow) -> None:
-        """Let the next request of a flow that had all its threads wait for one."""
-        if held := self._held.get(flow.name):
+    def _queue_held(self) -> bool:
+        """Queue a request of each flow that may have a thread; return whether any is queued."""
+        for name in [name for name in self._held if self._may_have_more(name)]:
+            self._queue_next(name)
+        return bool(self._queue)
+
+    def _queue_next(self, name: Hashable) -> None:
+        """Queue the next request of a flow that had all the threads it may have."""
+        if held := self._held.get(name):
             waiting = held.popleft()
+            flow = self._flow_of(waiting.request)
             level = replace(flow.level, per_flow=None, in_all=None)  # it was let in before
-            self._queue.push(waiting, level, flow.name, program_of(waiting.request))
+            self._queue.push(waiting, level, name, program_of(waiting.request))
+            self._begun[name] += 1
             if not held:
-                del self._held[flow.name]
+                del self._held[name]
