@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from dralab.api.status import ApiError
+from dralab.kernel.http_client import CutOffError, HttpReply, UnansweredError
 from dralab.runtime import remote
-from dralab.runtime.connections import CutOffError, HttpReply, UnansweredError
 from dralab.runtime.kubeconfig import ClusterAccess
 from dralab.runtime.remote import RemoteClient, RemoteWatch
 from dralab.runtime.resources import PODS

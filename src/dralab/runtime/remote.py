@@ -14,15 +14,15 @@ import orjson
 
 from dralab import __version__
 from dralab.api.status import CODES, ApiError
-from dralab.objects.metadata import metadata_of
-from dralab.runtime.client import ObjectList, PatchType, Resource, WatchEvent
-from dralab.runtime.connections import (
+from dralab.kernel.http_client import (
     CutOffError,
     HttpConnections,
     HttpReply,
     StreamedReply,
     UnansweredError,
 )
+from dralab.objects.metadata import metadata_of
+from dralab.runtime.client import ObjectList, PatchType, Resource, WatchEvent
 from dralab.runtime.kubeconfig import ClusterAccess
 from dralab.runtime.throttle import Throttle
 from dralab.values.json_types import JsonDict
@@ -202,8 +202,9 @@ class RemoteClient:
         """
         self._wait_for_turn()
         try:
+            path = f"{url}?{urlencode(query)}"
             answer = self._connections.open(
-                f"{url}?{urlencode(query)}", self._sent_headers(), timeout=timeout
+                "GET", path, self._sent_headers().items(), timeout=timeout
             )
             if answer.status < 400:
                 return answer
@@ -229,7 +230,7 @@ class RemoteClient:
             headers = {**headers, "Content-Type": content_type}
         path = f"{url}?{urlencode(query)}" if query else url
         try:
-            status, content = self._ask(method, path, headers, sent)
+            status, content, _ = self._ask(method, path, headers, sent)
         except UnansweredError as error:
             raise self._no_answer(error) from error
         if status >= 400:
@@ -250,12 +251,12 @@ class RemoteClient:
         for _ in range(READ_AGAIN if method == "GET" else 0):
             self._wait_for_turn()
             try:
-                return self._connections.ask(method, path, headers, body)
+                return self._connections.ask(method, path, headers.items(), body)
             except CutOffError:
                 self._closed.wait(pause)
                 pause = min(pause * 2, READ_PAUSE)
         self._wait_for_turn()
-        return self._connections.ask(method, path, headers, body)
+        return self._connections.ask(method, path, headers.items(), body)
 
     def _sent_headers(self) -> dict[str, str]:
         # Asked for each request: the token of a pod changes (client-go's transport reads it anew).
