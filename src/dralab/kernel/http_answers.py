@@ -94,14 +94,14 @@ class HttpAnswer:
             found.feed(data)
         return found.pairs
 
-    def header(self, name: str) -> str:
-        """Return a header by its name in lower case; empty if there is none."""
-        return next((value for each, value in self.headers() if each.lower() == name), "")
+    def named(self) -> dict[str, str]:
+        """Return the headers, whose names are in lower case."""
+        return {name.lower(): value for name, value in self.headers()}
 
     def is_bounded(self) -> bool:
         """Whether it says where it ends; else it ends with its connection."""
-        chunked = "chunked" in self.header("transfer-encoding")
-        return chunked or bool(self.header("content-length"))
+        found = self.named()
+        return "content-length" in found or "chunked" in found.get("transfer-encoding", "")
 
     def _end(self) -> None:
         if not self.over and (not self.status or self.is_bounded()):

@@ -69,7 +69,11 @@ class HttpReply(NamedTuple):
 
     status: int
     body: bytes
-    answer: HttpAnswer | None = None  # for its headers
+    answer: HttpAnswer | None = None
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers, whose names are in lower case."""
+        return {} if self.answer is None else self.answer.named()
 
 
 class HttpConnections:
@@ -304,13 +308,13 @@ class StreamedReply:
     """An answer that is read as it comes: by one thread, while any thread may shut it."""
 
     def __init__(self, connection: _OpenConnection, answer: HttpAnswer) -> None:
-        self.status = answer.status
+        self.status, self.headers = answer.status, answer.named
         self._connection = connection
-        self.answer = answer
+        self._answer = answer
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the body as it comes. UnansweredError: it ends before its end, or is shut."""
-        answer = self.answer
+        answer = self._answer
         try:
             while True:
                 if piece := answer.take():

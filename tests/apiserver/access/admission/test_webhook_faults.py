@@ -7,8 +7,6 @@ import threading
 import pytest
 
 from admissions import GROUP, MAPS, ask, config_map, configure
-from dralab.apiserver.outgoing.client import HEAD, _Pieces, _Reading
-from dralab.apiserver.outgoing.targets import Unreachable
 from webhookserver import patch
 
 
@@ -104,26 +102,6 @@ def test_a_body_that_never_ends_is_not_read_to_its_end(server, hook, monkeypatch
     code, found = ask(server, "POST", MAPS, config_map())
     assert code == 500
     assert "the response body is larger than 1000 bytes" in found["message"]
-
-
-@pytest.mark.parametrize("kind", [_Reading, _Pieces])
-@pytest.mark.parametrize(
-    ("before", "piece"),
-    [
-        (b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n", b"X-A: b\r\n"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX", b"a" * 100),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;", b"a" * 100),
-        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
-    ],
-    ids=["headers", "trailers", "one trailer", "an extension", "no answer yet"],
-)
-def test_nothing_endless_beside_the_body_is_read(kind, before, piece):
-    reading = kind()
-    reading.feed(before)
-    with pytest.raises(Unreachable, match=r"exceeded|malformed"):  # noqa: PT012 - any of them
-        for _ in range(2 * HEAD // len(piece)):
-            reading.feed(piece)
 
 
 @pytest.mark.parametrize(

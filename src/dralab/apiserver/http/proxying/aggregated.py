@@ -28,9 +28,9 @@ from dralab.apiserver.http.messages import (
     program_of,
 )
 from dralab.apiserver.http.routing import is_watch, query_of
-from dralab.apiserver.outgoing.client import OpenAnswer
 from dralab.apiserver.outgoing.targets import CallTarget, Overdue, Unreachable
 from dralab.apiserver.verbs.aggregation.services import RemoteVersion, RemoteVersions
+from dralab.kernel.http_client import StreamedReply, UnansweredError
 
 TIMEOUT: Final = 60.0  # seconds for a whole answer
 MOST: Final = 200  # requests at a time, and watches
@@ -142,26 +142,27 @@ class AggregatedApis:
             )
         except Unreachable as error:
             return _unreachable(error)
-        headers = _answered(answer.headers)
+        headers = _answered(answer.headers())
         if answer.status != HTTPStatus.OK:
             refused = HttpResponse(status=answer.status, headers=headers, body=_beginning(answer))
             return _redirected() if _leads_away(answer.status) else refused
-        feed = Feed(on_close=answer.close)
+        feed = Feed(on_close=answer.shutdown)
         self._watches[feed] = user.name
         threading.Thread(
             target=self._copy, args=(answer, feed), name="aggregated-watch", daemon=True
         ).start()
         return ByteStream(source=feed, headers=headers)
 
-    def _copy(self, answer: OpenAnswer, feed: Feed) -> None:
+    def _copy(self, answer: StreamedReply, feed: Feed) -> None:
         try:
             for piece in answer.pieces():
                 if not feed.offer(piece):
                     break
             feed.end()
-        except Unreachable as error:
+        except UnansweredError as error:
             feed.abort(str(error))
         finally:
+            answer.close()
             self._watches.pop(feed, None)
 
 
@@ -196,15 +197,15 @@ def _unreachable(error: Unreachable) -> HttpResponse:
     return HttpResponse(status=503, headers=TEXT, body=text.encode())
 
 
-def _beginning(answer: OpenAnswer) -> bytes:
+def _beginning(answer: StreamedReply) -> bytes:
     """Return a refusal, cut where it is long."""
     found = b""
-    with suppress(Unreachable):
+    with suppress(UnansweredError):
         for piece in answer.pieces():
             found += piece
             if len(found) >= REFUSAL:
-                answer.close()
                 break
+    answer.close()
     return found[:REFUSAL]
 
 
