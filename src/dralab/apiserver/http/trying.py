@@ -63,11 +63,15 @@ def _is_final(answer: Answer) -> bool:
 
 def unavailable(error: StorageUnavailable) -> HttpResponse:
     """Return the error for a write if the store fails: clients must not retry it blindly."""
+    return refusal(write_failure(error))
+
+
+def write_failure(error: StorageUnavailable) -> ApiError:
+    """Return what a failure of the store is for a client that wrote."""
     if isinstance(error, Undecided):
-        return refusal(ApiError("Timeout", f"whether it was written is unknown: {error}"))
-    details = {"retryAfterSeconds": 1}
+        return ApiError("Timeout", f"whether it was written is unknown: {error}")
     text = f"the store does not accept writes: {error}"
-    return refusal(ApiError("ServiceUnavailable", text, details=details))
+    return ApiError("ServiceUnavailable", text, details={"retryAfterSeconds": 1})
 
 
 def refusal(error: ApiError) -> HttpResponse:

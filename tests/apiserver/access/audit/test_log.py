@@ -38,6 +38,28 @@ def test_what_cannot_be_written_is_told_once(tmp_path, caplog):
     assert "cannot write to the audit log" in caplog.text
 
 
+def test_a_disk_with_room_for_small_records_alone_is_told_once(tmp_path, caplog, monkeypatch):
+    log = AuditFile(str(tmp_path / "audit.log"))
+    append = log._append
+    room = [4]
+
+    def appended(line):
+        if len(line) > room[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(line)
+
+    monkeypatch.setattr(log, "_append", appended)
+    for line in (b"large record\n", b"ok\n") * 5:
+        log.write(line)
+    assert len(caplog.records) == 1
+    room[0] = 100
+    log.write(b"large record\n")
+    room[0] = 4
+    log.write(b"another one\n")
+    assert len(caplog.records) == 2  # it was well in between
+    log.close()
+
+
 def test_a_file_that_cannot_be_rotated_goes_on_and_is_rotated_later(tmp_path, caplog, monkeypatch):
     path = tmp_path / "audit.log"
     log = AuditFile(str(path), max_size=1)

@@ -45,12 +45,12 @@ class AuditFile:
         self._max_size = max_size * MEGABYTE
         self._max_backups = max_backups
         self._lock = threading.Lock()
-        self._failed = False
+        self._lost = 0  # the size of the largest line that failed since one of that size was kept
         self._file = self._open()
         self._size = self._path.stat().st_size if self._path is not None else 0
 
     def write(self, line: bytes) -> None:
-        """Keep a line; a full disk is told once."""
+        """Keep a line. A full disk is told once, though it may have room for some small lines."""
         with self._lock:
             try:
                 failed: OSError | ValueError | None = None
@@ -59,9 +59,13 @@ class AuditFile:
                 self._append(line)
             except (OSError, ValueError) as error:
                 failed = error
-            if failed is not None and not self._failed:
-                logger.warning("cannot write to the audit log %s: %s", self._path or "-", failed)
-            self._failed = failed is not None
+            if failed is not None:
+                if not self._lost:
+                    where = self._path or "-"
+                    logger.warning("cannot write to the audit log %s: %s", where, failed)
+                self._lost = max(self._lost, len(line))
+            elif len(line) >= self._lost:
+                self._lost = 0
 
     def close(self) -> None:
         """Close the file."""

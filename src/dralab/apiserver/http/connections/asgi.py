@@ -52,8 +52,8 @@ from dralab.apiserver.http.messages import (
     WatchStream,
     lane_for,
 )
-from dralab.apiserver.http.trying import unavailable
-from dralab.apiserver.storage import Compacted, StorageUnavailable, Store, Undecided, Unstorable
+from dralab.apiserver.http.trying import refusal, write_failure
+from dralab.apiserver.storage import Compacted, StorageUnavailable, Store, Unstorable
 from dralab.apiserver.storage.watching import Hub, Subscription, TooManyWatchers
 
 logger = logging.getLogger(__name__)
@@ -64,6 +64,7 @@ BOOKMARKS_EVERY: Final = 5.0  # seconds between looks at which bookmarks are due
 # batches. It may be as long as the store took to write the last one, so that this does not double.
 HELD: Final = 0.005
 LONGEST_HELD: Final = 0.02
+TOLD_EVERY: Final = 60.0  # seconds between lines of the log about a store that fails
 READS: Final = frozenset({"GET", "HEAD"})
 # Threads beside that of the loop. Writes to a shared store wait for it, so there are many.
 LANES: Final = {
@@ -137,6 +138,7 @@ class AsgiApp(AsgiBase):
         self._outdated: list[Asked] = []
         self._refreshing = False
         self._held = HELD
+        self._failures_told: dict[type[StorageUnavailable], float] = {}  # when, in seconds
 
     def _seconds(self) -> float:
         return self.loop.time() if self.loop is not None and self.limits.timers else 0.0
@@ -326,9 +328,9 @@ class AsgiApp(AsgiBase):
                 self._held = min(max(HELD, now() - last), LONGEST_HELD)
         except StorageUnavailable as error:
             # None of the batch's writes has happened; reads are answered again.
-            refusal = _unavailable(error)
+            refused_write = self._unavailable(error)
             answered = [
-                (one, self._answer(one[0]) if one[0].method == "GET" else refusal)
+                (one, self._answer(one[0]) if one[0].method == "GET" else refused_write)
                 for one, _ in answered
             ]
         if len(answered) < len(waiting):
@@ -343,7 +345,7 @@ class AsgiApp(AsgiBase):
         except TakesLong as condition:
             return condition
         except StorageUnavailable as error:
-            return _unavailable(error)
+            return self._unavailable(error)
         except (RecursionError, Unstorable):
             return refused(ApiError.bad_request("the object is nested too deeply"))
         except Exception:
@@ -369,12 +371,21 @@ class AsgiApp(AsgiBase):
                 ApiError("TooManyRequests", str(error), details={"retryAfterSeconds": 1})
             )
 
+    def _unavailable(self, error: StorageUnavailable) -> HttpResponse:
+        """Return the error for a write. The log has one line a minute, however many are refused."""
+        failure, now = write_failure(error), self._seconds()
+        told = self._failures_told.get(type(error))
+        if told is None or now - told >= TOLD_EVERY:
+            self._failures_told[type(error)] = now
+            logger.error("%s", failure)
+        return refusal(failure)
+
     def _tick(self) -> None:
         if self.loop is not None:
             try:
                 self.served.tick()
             except StorageUnavailable as error:
-                _unavailable(error)  # which tells the log
+                self._unavailable(error)  # which tells the log
             self._bookmarks = self.loop.call_later(BOOKMARKS_EVERY, self._tick)
 
 
@@ -446,12 +457,3 @@ def _too_many() -> HttpResponse:
         headers=(("content-type", "text/plain; charset=utf-8"), ("retry-after", "1")),
         body=b"Too many requests, please try again later.\n",
     )
-
-
-def _unavailable(error: StorageUnavailable) -> HttpResponse:
-    if isinstance(error, Undecided):
-        logger.error("%s", error)
-        return unavailable(error)
-    logger.error("the store does not accept writes: %s", error)
-    refusal = ApiError("ServiceUnavailable", f"the store does not accept writes: {error}")
-    return refused(refusal, ("retry-after", "1"))
