@@ -66,3 +66,14 @@ def test_an_answer_to_head_has_no_body():
     answer = HttpAnswer(bodiless=True)
     answer.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
     assert (answer.over, answer.named()) == (True, {"content-length": "9"})
+
+
+UPGRADED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"
+
+
+def test_another_protocol_is_an_answer_only_where_it_was_asked_for():
+    asked = HttpAnswer(upgrades=True)
+    asked.feed(UPGRADED)
+    assert (asked.status, asked.over, asked.named()["upgrade"]) == (101, True, "x")
+    with pytest.raises(NotHttpError):
+        HttpAnswer().feed(UPGRADED)

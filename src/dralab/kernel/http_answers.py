@@ -7,6 +7,7 @@ from typing import Final
 import httptools
 
 MOST_HEAD: Final = 64 * 1024  # bytes of headers, trailers and extensions of chunks in a row
+UNREAD: Final = (httptools.HttpParserError, httptools.HttpParserUpgrade)  # by the parser
 
 
 class NotHttpError(ValueError):
@@ -34,14 +35,18 @@ class EndedError(ConnectionError):
 class HttpAnswer:
     """One answer as it comes: `status` is 0 until its head is there.
 
-    `bodiless`: it answers a HEAD. What follows its end belongs to no answer and is dropped.
+    `bodiless`: it answers a HEAD. `upgrades`: it may be 101, which ends with its head. What follows
+    its end belongs to no answer and is dropped.
     """
 
     status = _size = _beside = 0
     over = keeps_alive = False
 
-    def __init__(self, *, most_body: int = sys.maxsize, bodiless: bool = False) -> None:
+    def __init__(
+        self, *, most_body: int = sys.maxsize, bodiless: bool = False, upgrades: bool = False
+    ) -> None:
         self._most_body = most_body
+        self._upgrades = upgrades
         self._bodiless = bodiless
         self._body: list[bytes] = []
         self._head: list[bytes] = []
@@ -57,9 +62,7 @@ class HttpAnswer:
         self._beside += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            pass
-        except httptools.HttpParserError as error:
+        except UNREAD as error:
             if not self.over:
                 raise NotHttpError from error
             self.keeps_alive = False
@@ -114,10 +117,11 @@ class HttpAnswer:
             self.keeps_alive = False
             return
         status = self._parser.get_status_code()
-        if status >= 200 or status == 101:
+        upgraded = status == 101 and self._upgrades
+        if status >= 200 or upgraded:
             self.status = status
             # The parser waits for the body that Content-Length speaks of.
-            self.over = self._bodiless
+            self.over = self._bodiless or upgraded
 
     def on_body(self, data: bytes) -> None:
         """Keep a piece of the body."""
@@ -143,7 +147,7 @@ class _Headers:
 
     def feed(self, data: bytes) -> None:
         """Take what came until the end of the head, and maybe more."""
-        with suppress(httptools.HttpParserError):
+        with suppress(*UNREAD):
             self._parser.feed_data(data)
 
     def on_header(self, name: bytes, value: bytes) -> None:

@@ -153,16 +153,20 @@ def _unreachable(error: UnansweredError, target: CallTarget) -> Unreachable:
         return Unreachable(f"dial tcp {_shown(error.address)}: connect: {error}")
     if error.step == "tls" and isinstance(cause, (OSError, ValueError)):
         return Unreachable(_tls_words(cause, target))
-    if isinstance(cause, NotHttpError):
-        return Unreachable("malformed HTTP response")
-    if isinstance(cause, LargeAnswerError):
-        if cause.part == "body":
-            return Unreachable(f"the response body is larger than {cause.limit} bytes")
-        words = f"server response headers exceeded {cause.limit} bytes; aborted"
-        return Unreachable(f"net/http: {words}")
+    if isinstance(cause, (NotHttpError, LargeAnswerError)):
+        return Unreachable(unread_words(cause))
     if error.step == "answer" and not error.begun:
         return Unreachable("EOF")
     return Unreachable("unexpected EOF" if isinstance(cause, EndedError) else str(error))
+
+
+def unread_words(error: NotHttpError | LargeAnswerError) -> str:
+    """Return Go's message for an answer that is not read."""
+    if isinstance(error, NotHttpError):
+        return "malformed HTTP response"
+    if error.part == "body":
+        return f"the response body is larger than {error.limit} bytes"
+    return f"net/http: server response headers exceeded {error.limit} bytes; aborted"
 
 
 @lru_cache(maxsize=256)

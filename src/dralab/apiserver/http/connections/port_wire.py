@@ -11,11 +11,11 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import Final
 
-import httptools
-
 from dralab.apiserver.http.connections.byte_feeds import Feed
 from dralab.apiserver.http.connections.html_links import with_prefix
 from dralab.apiserver.http.messages import ByteStream, HttpResponse, Upgrade
+from dralab.apiserver.outgoing.client import unread_words
+from dralab.kernel.http_answers import HttpAnswer, LargeAnswerError, NotHttpError
 
 DATA: Final = 0
 ERRORS: Final = 1
@@ -125,56 +125,13 @@ class PortWire:
         raise NotReached(why)
 
 
-class _Answer:
-    """An answer as it comes."""
-
-    def __init__(self) -> None:
-        self.status = 0
-        self.headers: list[tuple[str, str]] = []
-        self.over = False
-        self.parts: list[bytes] = []
-        self._parser = httptools.HttpResponseParser(self)
-
-    def feed(self, data: bytes) -> None:
-        """Take bytes. NotReached: they are not HTTP."""
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            if not self.over:
-                raise NotReached("malformed HTTP response") from error
-
-    def on_message_begin(self) -> None:
-        """Begin an answer; one such as 100 Continue may have come before."""
-        self.headers = []
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
-        self.headers.append((name.decode("latin-1"), value.decode("latin-1")))
-        if sum(len(n) + len(v) for n, v in self.headers) > HEAD:
-            raise NotReached("net/http: server response headers exceeded 65536 bytes; aborted")
-
-    def on_headers_complete(self) -> None:
-        """Take the status."""
-        status = self._parser.get_status_code()
-        self.status = status if status >= HTTPStatus.OK else 0
-
-    def on_body(self, data: bytes) -> None:
-        """Take a piece of the body."""
-        self.parts.append(data)
-
-    def on_message_complete(self) -> None:
-        """Take the end."""
-        self.over = bool(self.status)
-
-    def take(self) -> bytes:
-        """Return what has come of the body."""
-        found = b"".join(self.parts)
-        self.parts.clear()
-        return found
-
-    def header(self, name: str) -> str:
-        """Return a header; empty if there is none."""
-        return next((value for each, value in self.headers if each.lower() == name), "")
+async def _feed(answer: HttpAnswer, pieces: AsyncIterator[bytes]) -> None:
+    """Take the next bytes of an answer. NotReached, StopAsyncIteration."""
+    data = await anext(pieces)
+    try:
+        answer.feed(data)
+    except (NotHttpError, LargeAnswerError) as error:
+        raise NotReached(unread_words(error)) from error
 
 
 async def exchange(
@@ -187,10 +144,10 @@ async def exchange(
     streams = False
     try:
         await wire.write(request)
-        answer, pieces = _Answer(), wire.pieces()
+        answer, pieces = HttpAnswer(), wire.pieces()
         while not answer.status:
             try:
-                answer.feed(await anext(pieces))
+                await _feed(answer, pieces)
             except StopAsyncIteration:
                 raise NotReached("EOF") from None
         headers = _passed_on(answer, prefix)
@@ -209,11 +166,11 @@ async def exchange(
             ended()
 
 
-def _passed_on(answer: _Answer, prefix: str) -> list[tuple[str, str]]:
+def _passed_on(answer: HttpAnswer, prefix: str) -> list[tuple[str, str]]:
     left_out = HOP | KEPT_BACK
     found = [
         (name, value)
-        for name, value in answer.headers
+        for name, value in answer.headers()
         if name.lower() not in left_out and not name.lower().startswith("access-control-")
     ]
     return [
@@ -226,30 +183,31 @@ def _is_local(link: str) -> bool:
     return link.startswith("/") and not link.startswith("//")
 
 
-def _is_page(answer: _Answer) -> bool:
-    media = answer.header("content-type").partition(";")[0].strip()
-    length = answer.header("content-length")
+def _is_page(answer: HttpAnswer) -> bool:
+    headers = answer.named()
+    media = headers.get("content-type", "").partition(";")[0].strip()
+    length = headers.get("content-length", "")
     return (
         media == "text/html"
-        and not answer.header("content-encoding")
+        and not headers.get("content-encoding")
         and (not length.isdecimal() or int(length) <= PAGE)
     )
 
 
-async def _whole(answer: _Answer, pieces: AsyncIterator[bytes]) -> bytes | None:
+async def _whole(answer: HttpAnswer, pieces: AsyncIterator[bytes]) -> bytes | None:
     """Return the whole body; None if it is too large, and stays in the answer."""
-    while not answer.over and sum(map(len, answer.parts)) <= PAGE:
+    while not answer.over and answer.pending() <= PAGE:
         try:
-            answer.feed(await anext(pieces))
+            await _feed(answer, pieces)
         except StopAsyncIteration:
             break
-    large = sum(map(len, answer.parts)) > PAGE
+    large = answer.pending() > PAGE
     return None if large else answer.take()
 
 
 def _stream(
     wire: PortWire,
-    answer: _Answer,
+    answer: HttpAnswer,
     pieces: AsyncIterator[bytes],
     headers: Sequence[tuple[str, str]],
     ended: Callable[[], None],
@@ -272,11 +230,10 @@ def _stream(
                     await room.wait()
                 if answer.over or feed.done:
                     break
-                answer.feed(await anext(pieces))
+                await _feed(answer, pieces)
             feed.end()
         except StopAsyncIteration:
-            cut = answer.header("content-length") or "chunked" in answer.header("transfer-encoding")
-            feed.abort("unexpected EOF") if cut else feed.end()
+            feed.abort("unexpected EOF") if answer.is_bounded() else feed.end()
         except NotReached as error:
             feed.abort(str(error))
         finally:

@@ -12,9 +12,8 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
-import httptools
 import orjson
 from wsproto import ConnectionType
 from wsproto.connection import Connection
@@ -25,6 +24,7 @@ from wsproto.utilities import ProtocolError
 from dralab.api.status import ApiError
 from dralab.apiserver.http.connections.byte_feeds import Feed
 from dralab.apiserver.http.messages import LARGEST_MESSAGE, ByteStream, Upgrade
+from dralab.kernel.http_answers import HttpAnswer
 
 CONNECT_TIME: Final = 5.0  # seconds
 HEAD_TIME: Final = 30.0  # seconds until the node has begun to answer
@@ -82,12 +82,12 @@ async def _asked(
 ) -> ByteStream | Upgrade:
     try:
         async with asyncio.timeout(HEAD_TIME):
-            status, headers = await link.send_request(target, protocols)
-            if status == HTTPStatus.SWITCHING_PROTOCOLS and protocols:
-                return link.upgraded(headers.get("sec-websocket-protocol", ""))
-            if status == HTTPStatus.OK and not protocols:
-                return link.stream(headers)
-            body = await link.rest()
+            answer = await link.send_request(target, protocols)
+            if answer.status == HTTPStatus.SWITCHING_PROTOCOLS:
+                return link.upgraded(answer.named().get("sec-websocket-protocol", ""))
+            if answer.status == HTTPStatus.OK and not protocols:
+                return link.stream(answer)
+            body = await link.rest(answer)
     except TimeoutError:
         link.close()
         raise _unreachable(endpoint, "it did not answer in time") from None
@@ -97,7 +97,7 @@ async def _asked(
     except BaseException:
         link.close()
         raise
-    raise _refusal(endpoint, status, body)
+    raise _refusal(endpoint, answer.status, body)
 
 
 async def _connect(endpoint: KubeletEndpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -136,8 +136,8 @@ class _Link:
         self._leaving: asyncio.Task[None] | None = None
         self._websocket = Connection(ConnectionType.CLIENT)
 
-    async def send_request(self, target: str, protocols: str) -> tuple[int, dict[str, str]]:
-        """Send the request; return the status and the headers of the answer."""
+    async def send_request(self, target: str, protocols: str) -> HttpAnswer:
+        """Send the request; return the answer, of which the head has come."""
         endpoint = self._endpoint
         lines = [
             f"GET {target} HTTP/1.1",
@@ -157,32 +157,27 @@ class _Link:
             lines.append("Connection: close")
         self._writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
         await self._writer.drain()
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        first, *fields = head.decode("latin-1").split("\r\n")
-        version, _, rest = first.partition(" ")
-        if not version.startswith("HTTP/1.") or not rest[:3].isdigit():
-            raise ValueError("it does not speak HTTP")
-        pairs = (line.partition(":") for line in fields if line)
-        self._head = head
-        return int(rest[:3]), {name.strip().lower(): value.strip() for name, _, value in pairs}
+        answer = HttpAnswer(upgrades=bool(protocols))
+        while not answer.status:
+            # Not more: what follows may be a WebSocket's.
+            answer.feed(await self._reader.readuntil(b"\r\n\r\n"))
+        return answer
 
-    def stream(self, headers: dict[str, str]) -> ByteStream:
+    def stream(self, answer: HttpAnswer) -> ByteStream:
         """Return the body as it comes."""
         feed = Feed(on_close=self.close, on_room=self._room.set)
-        self._copying = asyncio.create_task(self._copy(feed))
-        media = headers.get("content-type", "text/plain")
+        self._copying = asyncio.create_task(self._copy(feed, answer))
+        media = answer.named().get("content-type", "text/plain")
         return ByteStream(source=feed, headers=(("Content-Type", media),))
 
-    async def rest(self) -> bytes:
+    async def rest(self, answer: HttpAnswer) -> bytes:
         """Return the whole body of a refusal, cut where it is long."""
-        parts: list[bytes] = []
-        body = _Body(parts.append, self._head)
-        while not body.over and sum(map(len, parts)) < REFUSAL:
+        while not answer.over and answer.pending() < REFUSAL:
             if not (data := await self._reader.read(PIECE)):
                 break
-            body.feed(data)
+            answer.feed(data)
         self.close()
-        return b"".join(parts)[:REFUSAL]
+        return answer.take()[:REFUSAL]
 
     def upgraded(self, protocol: str) -> Upgrade:
         """Return the WebSocket, with what comes out of it."""
@@ -240,16 +235,14 @@ class _Link:
             self._room.clear()
             await self._room.wait()
 
-    async def _copy(self, feed: Feed) -> None:
-        parts: list[bytes] = []
-        body = _Body(parts.append, self._head)
+    async def _copy(self, feed: Feed, answer: HttpAnswer) -> None:
         try:
-            while not body.over and not feed.done:
+            while not answer.over and not feed.done:
                 data = await self._reader.read(PIECE)
-                if not data and not body.over:
+                if not data:
                     raise ConnectionError("the node disconnected")
-                body.feed(data)
-                await self._pass_on(feed, parts)
+                answer.feed(data)
+                await self._pass_on(feed, [piece] if (piece := answer.take()) else [])
             feed.end()
         except (OSError, ValueError) as error:
             feed.abort(str(error))
@@ -288,27 +281,6 @@ def _extend(message: bytearray, event: BytesMessage | TextMessage) -> None:
     message += event.data.encode() if isinstance(event.data, str) else event.data
     if len(message) > LARGEST_MESSAGE:
         raise ValueError(f"a message of more than {LARGEST_MESSAGE} bytes")
-
-
-class _Body:
-    """The body of an answer, out of its chunks; `take` gets each piece."""
-
-    def __init__(self, take: Callable[[bytes], Any], head: bytes) -> None:
-        self.over = False
-        self.on_body = take
-        self._parser = httptools.HttpResponseParser(self)
-        self._parser.feed_data(head)
-
-    def on_message_complete(self) -> None:
-        """Take the end of the body."""
-        self.over = True
-
-    def feed(self, data: bytes) -> None:
-        """Take what came. ValueError."""
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            raise ValueError("its answer is not HTTP") from error
 
 
 def _refusal(endpoint: KubeletEndpoint, status: int, body: bytes) -> ApiError:
