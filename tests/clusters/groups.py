@@ -10,8 +10,11 @@ API = "scheduling.k8s.io/v1beta1"
 COMPOSITE = "scheduling.k8s.io/v1alpha3"
 
 
-def random_groups(seed: int) -> tuple[list[JsonDict], list[str]]:
-    """Return the objects of a state, and the names of the pods that come."""
+def random_groups(seed: int, *, crowded: bool = False) -> tuple[list[JsonDict], list[str]]:
+    """Return the objects of a state, and the names of the pods that come.
+
+    In a crowded one nodes are full of pods, most of them of lower priority.
+    """
     rng = random.Random(f"groups-{seed}")
     racks = [f"r{number}" for number in range(rng.randint(1, 3))]
     objects: list[JsonDict] = []
@@ -23,6 +26,8 @@ def random_groups(seed: int) -> tuple[list[JsonDict], list[str]]:
     for number in range(rng.randint(0, 4)):
         made = pod(f"old-{number}", requests={"cpu": "1"}, nodeName=rng.choice(nodes))
         objects.append(made | {"status": {"phase": "Running"}})
+    if crowded:
+        objects += _crowd(random.Random(f"crowd-{seed}"), objects)
     devices = rng.random() < 0.3
     if devices:
         objects.append(device_class("gpu"))
@@ -40,6 +45,27 @@ def random_groups(seed: int) -> tuple[list[JsonDict], list[str]]:
         parent = "all" if composite else ""
         names += _group(rng, objects, f"g{number}", parent, devices=devices)
     return objects, names
+
+
+def _crowd(rng: random.Random, objects: list[JsonDict]) -> list[JsonDict]:
+    """Return pods that fill the nodes that there are, each begun at a time of its own."""
+    times = rng.sample(range(1, 60), 40)
+    found = []
+    for item in objects:
+        name = item["metadata"]["name"]
+        free = int(item["status"]["allocatable"]["cpu"]) if item["kind"] == "Node" else 0
+        free -= sum(other.get("spec", {}).get("nodeName") == name for other in objects)
+        while free > 0 and rng.random() < 0.9:
+            free -= 1
+            made = pod(
+                f"crowd-{len(found)}",
+                requests={"cpu": "1"},
+                nodeName=name,
+                priority=rng.choice([-20, -10, -10, -5, 0]),
+            )
+            began = f"2025-12-31T10:{times.pop():02}:00Z"
+            found.append(made | {"status": {"phase": "Running", "startTime": began}})
+    return found
 
 
 def _group(

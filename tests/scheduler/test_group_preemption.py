@@ -59,6 +59,17 @@ def test_a_gang_that_would_not_fit_anyway_evicts_nobody(lab):
     assert "low" in left(lab)
 
 
+def test_pods_of_a_group_without_any_rule_evict_one_other_each(lab):
+    lab.server.add(NODES, *(worker(f"n{i}", cpu="1") for i in range(3)))
+    lab.server.add(POD_GROUPS, group("g"))
+    lab.server.add(PODS, *(single(f"low{i}", f"n{i}") for i in range(3)))
+    lab.start()
+    lab.add(PODS, *(member(f"g{i}", "g", priority=HIGH) for i in range(2)))
+    assert len(left(lab)) == 2 + 1
+    nominated = {lab.get(PODS, f"g{i}")["status"]["nominatedNodeName"] for i in range(2)}
+    assert len(nominated) == 2
+
+
 def test_a_group_that_ends_as_one_goes_as_a_whole(lab):
     lab.server.add(NODES, *(worker(f"n{i}", cpu="2") for i in range(2)))
     lab.server.add(POD_GROUPS, group("whole", 2, disruptionMode="PodGroup"))

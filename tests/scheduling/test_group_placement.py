@@ -78,6 +78,12 @@ def test_a_gang_starts_with_those_that_fit_where_the_first_ones_do_not_all():
     assert sorted(placed) == ["g0", "g2", "g3"]
 
 
+def test_a_gang_in_a_rack_starts_with_a_small_pod_where_the_first_one_is_too_large():
+    members = [pods("g", 1, cpu="2")[0], pods("g", 2)[1]]
+    placed, _ = run(nodes(a_0="1"), group("g", 1, RACK), members)
+    assert sorted(placed) == ["g1"]
+
+
 def test_a_group_of_a_composite_waits_for_its_pods_while_others_start():
     groups = [composite("all", 1), group("g", 2, parent="all"), group("h", 3, parent="all")]
     placed, refused = run(nodes(a_0="8"), *groups, pods("g", 2), pods("h", 2))

@@ -34,6 +34,11 @@ def topology_of(group: JsonObject) -> str:
     return key
 
 
+def is_loose(group: JsonObject) -> bool:
+    """Return whether the pods of a PodGroup without a parent are scheduled one by one."""
+    return least_of(group) is None and not topology_of(group)
+
+
 def parent_of(group: JsonObject) -> str:
     """Return the name of the composite that a group belongs to; empty if it has none."""
     name: str = spec_of(group).get("parentCompositePodGroupName") or ""

@@ -18,6 +18,7 @@ import numpy as np
 
 from dralab.objects.host_ports import TakenPort, collide
 from dralab.objects.metadata import NamespacedName
+from dralab.objects.pod_groups import POD_GROUP, is_loose
 from dralab.scheduling import topology
 from dralab.scheduling.demands import PodDemand
 from dralab.scheduling.node_rules import (
@@ -502,7 +503,11 @@ def promised(state: ClusterState, pod: PodInfo, node: str) -> list[PodInfo]:
 def _is_placed_with(state: ClusterState, pod: PodInfo, other: PodInfo) -> bool:
     """Return whether two pods are placed together: neither keeps room from the other."""
     keys = [NamespacedName(each.key.namespace, each.group) for each in (pod, other)]
-    return bool(other.group) and state.groups.root(keys[0]) == state.groups.root(keys[1])
+    root = state.groups.root(keys[0])
+    if not other.group or root != state.groups.root(keys[1]):
+        return False
+    alone = state.groups.get(keys[0]) if root == (POD_GROUP, keys[0]) else None
+    return alone is None or not is_loose(alone)
 
 
 def _promises(state: ClusterState, pod: PodInfo) -> Iterator[tuple[int, list[PodInfo]]]:

@@ -18,7 +18,7 @@ from dralab.objects.metadata import NamespacedName, key_of, spec_of
 from dralab.objects.pod_groups import COMPOSITE, MOST_LEVELS, POD_GROUP, GroupKind
 from dralab.scheduling.cycle import schedule
 from dralab.scheduling.demands import BlockedPod, PodDemand
-from dralab.scheduling.filters import passing
+from dralab.scheduling.filters import possible
 from dralab.scheduling.gangs import DEFAULT_BUDGET, schedule_gang
 from dralab.scheduling.nodes import Mask, Numbers
 from dralab.scheduling.pods import PodInfo
@@ -112,7 +112,7 @@ def tree_of(state: ClusterState, pod: PodInfo, waiting: Waiting) -> GroupTree | 
         if len(above) < MOST_LEVELS:
             return Reason(GROUP_NOT_FOUND, (COMPOSITE.lower(), parent))
         return Reason(GROUPS_TOO_DEEP, (str(MOST_LEVELS), pod.group))
-    if kind == POD_GROUP and _is_loose(root):
+    if kind == POD_GROUP and pod_groups.is_loose(root):
         # Where the others of the group are does not matter: they are many.
         return _tree(state, kind, root, waiting, {}, 1)
     rows: dict[NamespacedName, list[int]] = {key: [] for key in state.groups.leaves(kind, root)}
@@ -159,11 +159,7 @@ def by_group(pods: Iterable[PodInfo]) -> Waiting:
 
 def is_loose(tree: GroupTree) -> bool:
     """Return whether the pods of a group are scheduled one by one."""
-    return tree.kind == POD_GROUP and _is_loose(tree.obj)
-
-
-def _is_loose(group: JsonDict) -> bool:
-    return pod_groups.least_of(group) is None and not pod_groups.topology_of(group)
+    return tree.kind == POD_GROUP and pod_groups.is_loose(tree.obj)
 
 
 def left_over(state: ClusterState, tree: GroupTree, pod: PodInfo) -> Refusal:
@@ -374,14 +370,14 @@ class Domains:
         return [int(each) for each in counted]
 
     def _possible(self, pods: Sequence[PodInfo]) -> Numbers | Mask:
-        """Return the nodes that some pod passes; all, where pods of the group decide for others."""
-        masks: dict[object, tuple[PodInfo, PodDemand]] = {}
+        """Return the nodes that some pod may use; all, where devices decide."""
+        kinds: dict[object, tuple[PodInfo, PodDemand]] = {}
         for pod in pods:
             demand = self.state.demands.demand_of(pod)
             if isinstance(demand, BlockedPod):
                 continue
-            if pod.affinity or pod.anti_affinity or pod.spread or demand.claims:
+            if demand.claims:
                 return self.state.table.live
-            masks.setdefault((pod.placement, pod.ports), (pod, demand))
-        found = [passing(self.state, pod, demand) for pod, demand in masks.values()]
+            kinds.setdefault(pod.placement, (pod, demand))
+        found = [possible(self.state, pod, demand) for pod, demand in kinds.values()]
         return np.logical_or.reduce(found) if found else self.state.table.live
