@@ -4,13 +4,17 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
 from dralab.contracts.plugin import LONGEST_TEXT, readable
+from dralab.kernel import http_client
 from dralab.kernel.clock import SECOND
+from dralab.kernel.http_client import UnansweredError
 from dralab.node.container_runs import ProbeRecord
 from dralab.node.containers import ContainerStartError
+from dralab.node.http_gets import http_status
 from dralab.node.lifecycle_hooks import _work
 from dralab.node.probing import probe, with_port
 
@@ -151,7 +155,9 @@ def test_a_probe_sends_the_headers_of_its_pod(answering, heads):
     assert "X-Own: a" in lines
     assert not [line for line in lines if line.lower().startswith("accept:")]
     headers.append({"name": "X-Bad", "value": "a\nHost: other"})
-    assert probe(Real(), spec).startswith(f'Get "http://127.0.0.1:{port}/": Invalid header value')
+    assert probe(Real(), spec).startswith(
+        f'Get "http://127.0.0.1:{port}/": a header has a line break'
+    )
 
 
 def test_a_probe_speaks_tls_where_its_pod_says_so(answering):
@@ -188,6 +194,17 @@ def test_a_hook_is_done_where_its_command_succeeds(code, done):
             return code
 
     assert _work(Runs(), {}, {"exec": {"command": ["stop"]}}, 20)() is done
+
+
+def test_a_probe_ends_in_its_time_however_slowly_it_is_answered(monkeypatch):
+    ticks = iter(range(0, 10 * SECOND, SECOND // 4))
+    monkeypatch.setattr(http_client, "CLOCK", SimpleNamespace(now=lambda: next(ticks)))
+    asked, pod = socket.socketpair()
+    with pod:
+        pod.sendall(b"HTTP/1.1 200 OK")
+        sandbox = SimpleNamespace(node=None, address="127.0.0.1", connect=lambda *_: asked)
+        with pytest.raises(UnansweredError, match="timed out"):
+            http_status(sandbox, {}, 80, 1)
 
 
 def test_a_hook_without_a_server_fails():

@@ -2,8 +2,8 @@
 
 import json
 import ssl
-import urllib.request
 from collections.abc import Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput, refusing
 from dralab.files.reading import read_own
 from dralab.kernel.extras import require
+from dralab.kernel.http_client import HttpConnections, UnansweredError
 
 if TYPE_CHECKING:
     from dralab.api.resource.features import Features
@@ -249,16 +250,13 @@ def _plugins(root: Path) -> list[dict[str, Any]]:
         context = ssl.create_default_context(cafile=str(own / "ca.crt"))
     except OSError as error:
         raise UnusableInput(f"no node runs with --root {root}: {error}") from error
-    request = urllib.request.Request(
-        f"https://{address}/plugins", headers={"Authorization": f"Bearer {token}"}
-    )
-    # A proxy of the environment is not asked: the node is on this machine.
-    direct = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-    )
     try:
-        with direct.open(request, timeout=PATIENCE) as answer:
-            found: list[dict[str, Any]] = json.load(answer)["plugins"]
-    except (OSError, ValueError, KeyError) as error:
+        node = HttpConnections(f"https://{address}", tls=context, timeout=PATIENCE)
+        reply = node.ask("GET", "/plugins", [("Authorization", f"Bearer {token}")])
+        found = json.loads(reply.body)
+    except (UnansweredError, ValueError) as error:
         raise UnusableInput(f"the node at {address} does not answer: {error}") from error
-    return found
+    if reply.status != HTTPStatus.OK or "plugins" not in found:
+        raise UnusableInput(f"the node at {address} does not answer: HTTP status {reply.status}")
+    plugins: list[dict[str, Any]] = found["plugins"]
+    return plugins

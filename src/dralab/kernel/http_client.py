@@ -336,6 +336,19 @@ class StreamedReply:
         self._connection.close()
 
 
+def until(seconds: float) -> Left:
+    """Return what tells how many seconds are left of so many. It raises TimeoutError at the end."""
+    deadline = CLOCK.now() + int(seconds * SECOND)
+
+    def left() -> float:
+        found = (deadline - CLOCK.now()) / SECOND
+        if found <= 0:
+            raise TimeoutError
+        return found
+
+    return left
+
+
 def _close_all(idle: "list[_OpenConnection]") -> None:
     while idle:
         idle.pop().close()

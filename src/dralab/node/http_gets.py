@@ -4,10 +4,10 @@ Source: kubelet 1.36, `pkg/probe/http`. A certificate is not verified, and no re
 """
 
 import ssl
-from http.client import HTTPConnection, HTTPException
 from typing import Final
 from urllib.parse import quote
 
+from dralab.kernel.http_client import HttpConnections, UnansweredError, until
 from dralab.node.network.sandbox import Sandbox
 from dralab.values.json_types import JsonObject
 
@@ -16,7 +16,7 @@ AGENT: Final = "kube-probe/1.36"
 
 
 def http_status(sandbox: Sandbox, get: JsonObject, port: int, timeout: float) -> int:
-    """Return the status of what a port of a pod answers. OSError, HTTPException.
+    """Return the status of what a port of a pod answers. UnansweredError.
 
     A pod's author chooses port and path, and a pod the answer: no proxy of the environment is
     asked. Another `host` is asked from the pod's node alone, where nodes have a network.
@@ -27,17 +27,21 @@ def http_status(sandbox: Sandbox, get: JsonObject, port: int, timeout: float) ->
         headers = {k: v for k, v in headers.items() if k.lower() != each["name"].lower()}
         if each["value"] or each["name"].lower() != "accept":
             headers[each["name"]] = each["value"]
-    line = HTTPConnection(host or sandbox.address, port, timeout=timeout)
+    secure = get.get("scheme") == "HTTPS"
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if secure else None
+    if tls is not None:
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    where = host or sandbox.address
+    where = f"[{where}]" if ":" in where else where
     try:
-        line.sock = sandbox.connect(port, timeout, host)
-        if get.get("scheme") == "HTTPS":
-            context = ssl.create_default_context()
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            line.sock = context.wrap_socket(line.sock)
-        path = "/" + quote((get.get("path") or "/").lstrip("/"), safe=PATH)
-        line.request("GET", path, headers=headers)
-        return line.getresponse().status
-    except ValueError as error:  # a header that HTTP cannot carry
-        raise HTTPException(str(error)) from error
-    finally:
-        line.close()
+        connections = HttpConnections(
+            f"{'https' if secure else 'http'}://{where}:{port}",
+            tls=tls,
+            dial=lambda _, seconds: sandbox.connect(port, seconds, host),
+        )
+    except ValueError as error:
+        raise UnansweredError(str(error), step="request") from error
+    path = "/" + quote((get.get("path") or "/").lstrip("/"), safe=PATH)
+    answer = connections.open("GET", path, headers.items(), timeout=None, left=until(timeout))
+    answer.close()
+    return answer.status

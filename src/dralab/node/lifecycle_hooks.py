@@ -5,10 +5,10 @@ Source: kubelet 1.36, `lifecycle/handlers.go`. Who runs them when is decided in 
 """
 
 from collections.abc import Callable
-from http.client import HTTPException
 from typing import Final, Protocol
 
 from dralab.kernel.clock import SECOND
+from dralab.kernel.http_client import UnansweredError
 from dralab.node.container_runs import RunningContainer
 from dralab.node.containers import Container, ContainerStartError
 from dralab.node.http_gets import http_status
@@ -74,7 +74,7 @@ def _work(
             # Any answer is good: the kubelet does not look at its status.
             sandbox = getattr(container, "sandbox", ON_MACHINE)
             http_status(sandbox, get, port, limit or ANSWER_WITHIN)
-        except (OSError, HTTPException):
+        except UnansweredError:
             return False
         return True
 

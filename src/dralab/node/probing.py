@@ -1,11 +1,11 @@
 """Probes: check whether a container is started, alive and ready."""
 
 from collections.abc import Mapping
-from http.client import HTTPException
 from typing import Any, Final
 
 from dralab.contracts import wire
 from dralab.kernel.extras import MissingExtraError
+from dralab.kernel.http_client import UnansweredError
 from dralab.node.containers import Container, ContainerStartError
 from dralab.node.exec_commands import TIMED_OUT
 from dralab.node.http_gets import http_status
@@ -54,7 +54,7 @@ def probe(container: Container, spec: Mapping[str, Any]) -> str | None:
         return None
     try:
         status = http_status(sandbox, get, port, timeout)
-    except (OSError, HTTPException) as error:
+    except UnansweredError as error:
         scheme, host = (get.get("scheme") or "http").lower(), get.get("host") or ""
         path = (get.get("path") or "/").lstrip("/")
         return f'Get "{scheme}://{sandbox.address_of(host)}:{port}/{path}": {error}'

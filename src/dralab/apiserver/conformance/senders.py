@@ -6,9 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPSConnection
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 from dralab.api.kinds import Kinds
 from dralab.api.releases import MIXED
@@ -24,6 +22,7 @@ from dralab.apiserver.storage import MemoryStore
 from dralab.apiserver.storage.watching import Hub
 from dralab.apiserver.verbs.assembly import built_in_admission, new_resources
 from dralab.kernel.clock import SECOND, ManualClock, WallClock
+from dralab.kernel.http_client import HttpConnections, UnansweredError
 from dralab.kernel.randomness import Randomness
 
 TOKEN = "tok"
@@ -138,46 +137,40 @@ class OverHttp:
     """Any server, by its URL."""
 
     def __init__(self, url: str, *, insecure: bool = False) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError(f"{url!r} is not an http or https URL")
-        self.secure = parts.scheme == "https"
-        self.host, self.port = parts.hostname, parts.port or (443 if self.secure else 80)
-        self.context = ssl.create_default_context()
+        tls = ssl.create_default_context()
         if insecure:
-            self.context.check_hostname = False
-            self.context.verify_mode = ssl.CERT_NONE
-
-    def _connection(self) -> HTTPConnection:
-        if self.secure:
-            return HTTPSConnection(self.host, self.port, timeout=60, context=self.context)
-        return HTTPConnection(self.host, self.port, timeout=60)
+            tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        self._connections = HttpConnections(url, tls=tls)
 
     def send(self, question: Question) -> Reply:
-        """Return the answer; a watch has ended when it comes."""
-        connection = self._connection()
+        """Return the answer; a watch has ended when it comes. OSError."""
         try:
-            connection.putrequest(question.method, question.target, skip_accept_encoding=True)
-            for name, value in question.headers.items():
-                connection.putheader(name, value)
-            if question.body or question.method in {"POST", "PUT", "PATCH"}:
-                connection.putheader("Content-Length", str(len(question.body)))
-            connection.endheaders(question.body or None)
-            response = connection.getresponse()
+            return self._sent(question)
+        except UnansweredError as error:
+            raise ConnectionError(str(error)) from error
+
+    def _sent(self, question: Question) -> Reply:
+        response = self._connections.open(
+            question.method,
+            question.target,
+            question.headers.items(),
+            question.body or None,
+            timeout=60,
+        )
+        try:
             helper = None
             if question.watches and question.meanwhile is not None:
                 helper = threading.Thread(target=_later, args=(question.meanwhile,))
                 helper.start()
-            body = response.read()
+            body = b"".join(response.pieces())
             if helper is not None:
                 helper.join()
         finally:
-            connection.close()
-        headers = {name.lower(): value for name, value in response.getheaders()}
+            response.close()
         events = None
         if question.watches and response.status == 200:
             events = _events(body)
-        return Reply(response.status, headers, body, events)
+        return Reply(response.status, response.headers(), body, events)
 
 
 def _events(body: bytes) -> list[Any] | None:

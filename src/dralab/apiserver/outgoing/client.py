@@ -6,15 +6,15 @@ are not followed. Texts of errors are those of Go's client, which operators sear
 
 import ssl
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
 from dralab.apiserver.outgoing.targets import Address, CallTarget, Overdue, Unreachable
-from dralab.kernel.clock import SECOND, Clock, WallClock
+from dralab.kernel.clock import SECOND
 from dralab.kernel.http_answers import EndedError, LargeAnswerError, NotHttpError
-from dralab.kernel.http_client import HttpConnections, StreamedReply, UnansweredError
+from dralab.kernel.http_client import HttpConnections, StreamedReply, UnansweredError, until
 
 JSON: Final = "application/json"
 LARGEST: Final = 8 * 1024 * 1024  # bytes of an answer's body
@@ -38,9 +38,7 @@ class CallAnswer:
 class CallClient:
     """Calls targets; any thread may."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        # Deadlines are those of other people's programs, whatever time the objects live in.
-        self._clock = clock or WallClock()
+    def __init__(self) -> None:
         self._known: dict[CallTarget, HttpConnections] = {}
         self._lock = threading.Lock()
 
@@ -55,7 +53,7 @@ class CallClient:
         headers: Iterable[tuple[str, str]] = (),
     ) -> CallAnswer:
         """Return the answer to a request; `timeout` is in seconds. Unreachable."""
-        left = self._until(timeout)
+        left = until(timeout)
         connections = self._connections(target)
         path, sent_headers = _path(target, query), _complete(headers)
         sent = body if body or method not in {"GET", "HEAD"} else None
@@ -82,7 +80,7 @@ class CallClient:
 
         `timeout` is for the beginning of the answer.
         """
-        left = self._until(timeout)
+        left = until(timeout)
         try:
             return self._connections(target).open(
                 "GET", _path(target, query), _complete(headers), timeout=None, left=left
@@ -96,18 +94,6 @@ class CallClient:
             known, self._known = self._known, {}
         for each in known.values():
             each.close()
-
-    def _until(self, timeout: float) -> Callable[[], float]:
-        """Return what tells how many seconds are left. It raises TimeoutError at the end."""
-        deadline = self._clock.now() + int(timeout * SECOND)
-
-        def left() -> float:
-            found = (deadline - self._clock.now()) / SECOND
-            if found <= 0:
-                raise TimeoutError
-            return found
-
-        return left
 
     def _connections(self, target: CallTarget) -> HttpConnections:
         """Return the connections to a target. Unreachable: its settings of TLS are unusable."""
