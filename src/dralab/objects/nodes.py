@@ -1,5 +1,6 @@
 """What a node says of itself: whether it is cordoned, what it offers, what selects it."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from dralab.values.json_types import JsonObject
 
 PODS: Final = "pods"
 HOSTNAME: Final = "kubernetes.io/hostname"
+_RELEASE: Final = re.compile(r"v(\d{1,4})\.(\d{1,4})\b")
 
 
 def is_unschedulable(node: JsonObject) -> bool:
@@ -28,6 +30,17 @@ def offered(node: JsonObject) -> Mapping[str, Any]:
     status = status_of(node)
     found: Mapping[str, Any] = status.get("allocatable") or status.get("capacity") or {}
     return found
+
+
+def release_of(node: JsonObject) -> tuple[int, int]:
+    """Return the release of Kubernetes that the kubelet of a node is of; (0, 0) if it is not told.
+
+    >>> release_of({"status": {"nodeInfo": {"kubeletVersion": "v1.37.2-eks-1"}}})
+    (1, 37)
+    """
+    told = (status_of(node).get("nodeInfo") or {}).get("kubeletVersion") or ""
+    found = _RELEASE.match(told)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def required_affinity(spec: JsonObject) -> JsonObject | None:

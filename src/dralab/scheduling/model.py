@@ -47,7 +47,7 @@ from dralab.scheduling.group_placement import (
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pod_question import named
 from dralab.scheduling.pods import DEFAULT_SCHEDULER, PodInfo
-from dralab.scheduling.reading import ClusterObjects
+from dralab.scheduling.reading import ClusterObjects, features_of
 from dralab.scheduling.reasons import (
     BINDING_CONDITIONS,
     GATED,
@@ -87,6 +87,7 @@ class ClusterModel:
         self.reader = v1.V1Reader(CelSelectorCompiler(), keeps=True)
         self._completing = completing
         table = NodeTable()
+        features = features or features_of(self.objects.nodes)
         self.devices = ClusterDevices(
             table, self.reader, share_ids=self._share_ids(), features=features
         )

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from dralab.allocation.problem import AllocationFeatures
+from dralab.api.resource.features import ALL_COUNTS_FULL, CHANGES
 from dralab.objects.claims import PodClaim, is_shared, pod_claims
 from dralab.objects.extended_resources import classes_by_resource
 from dralab.objects.metadata import (
@@ -23,7 +25,7 @@ from dralab.objects.metadata import (
     status_of,
     uid_of,
 )
-from dralab.objects.nodes import PODS, offered
+from dralab.objects.nodes import PODS, offered, release_of
 from dralab.objects.pod_groups import COMPOSITE, POD_GROUP, PodGroups
 from dralab.objects.pods import is_finished
 from dralab.objects.requests import pod_requests
@@ -56,6 +58,16 @@ PRIORITIES: Final = {
 }
 # What a node offers that does not say: more than all pods together ask for.
 PLENTY: Final = 1 << 50
+
+
+def features_of(nodes: Iterable[JsonObject]) -> AllocationFeatures:
+    """Return what allocations follow in the release of a cluster, as its newest kubelet tells it.
+
+    No kubelet is newer than its API server. Gates are taken as on: a cluster does not tell them.
+    """
+    first = tuple(map(int, CHANGES[ALL_COUNTS_FULL].split(".")))
+    newest = max(map(release_of, nodes), default=(0, 0))
+    return AllocationFeatures(all_counts_full=newest >= first)
 
 
 class ClusterObjects:

@@ -33,6 +33,7 @@ from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.nodes import Mask
 from dralab.scheduling.pod_question import PodQuestion
 from dralab.scheduling.pods import PodInfo
+from dralab.scheduling.reading import features_of
 from dralab.scheduling.reasons import Reason
 from dralab.scheduling.state import PodPlacement, Refusal
 from dralab.values.json_types import JsonDict, JsonObject
@@ -63,11 +64,11 @@ class Snapshot:
     def __init__(
         self, objects: Iterable[JsonDict], features: AllocationFeatures | None = None
     ) -> None:
-        self.features = features or AllocationFeatures()
         given = list(objects)
         self.by_kind: dict[str, list[JsonDict]] = {}
         for item in given:
             self.by_kind.setdefault(str(item.get("kind")), []).append(item)
+        self.features = features or features_of(self.by_kind.get("Node", ()))
         claims = self.by_kind.get("ResourceClaim", ())
         self.claims: dict[Key, JsonDict] = {full_key(item): item for item in claims}
         self.model = ClusterModel(given, features=self.features, completing=False)

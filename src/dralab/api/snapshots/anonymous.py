@@ -84,6 +84,8 @@ class _Renaming:
             "devices": self._of_slice,
             "expression": self._expression,
             "hard": lambda given: {self._quota_key(key): value for key, value in given.items()},
+            # Who built it is nobody's affair.
+            "kubeletVersion": lambda given: re.split(r"[-+]", given)[0],
             "labels": self._labels,
             "matchExpressions": self._expressions,
             "matchFields": lambda given: [

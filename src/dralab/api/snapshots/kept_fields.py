@@ -89,6 +89,7 @@ KINDS: Final[Mapping[str, Kept]] = {
             "capacity": EVERYTHING,
             "conditions": CONDITION,
             "declaredFeatures": EVERYTHING,
+            "nodeInfo": {"kubeletVersion": EVERYTHING},
         },
     },
     "PersistentVolume": {"spec": VOLUME, "status": {"phase": EVERYTHING}},
