@@ -11,7 +11,7 @@ from dralab.contracts.cdi_cache import ContainerConfig
 from dralab.node import mount_launcher
 from dralab.node.cgroups import ControlGroups
 from dralab.node.containers import ContainerExit, ContainerStart, ContainerStartError, VolumeFile
-from dralab.node.images import image_map
+from dralab.node.images import image_map, with_image_volumes
 from dralab.node.logs import ContainerLog
 from dralab.node.mount_namespaces import NodePaths, problem, service_of, spec_of
 from dralab.node.privileges import Privileges
@@ -373,6 +373,21 @@ def test_a_volume_of_an_image_has_its_files_to_be_read(bench, image):
         bench.run("true", mounts=[{**mount, "subPath": "out"}])
     with pytest.raises(ContainerStartError, match='image "other" of volume v has no files on this'):
         bench.run("true", mounts=[{**mount, "image": "other"}])
+
+
+@needs_namespaces
+def test_a_part_of_an_image_that_becomes_a_link_before_it_is_mounted_is_refused(
+    node, image, tmp_path
+):
+    mount = {"hostPath": "", "containerPath": "/p", "volume": "v", "image": "i", "subPath": "data"}
+    images = image_map([f"i={image}/."])
+    begun = with_image_volumes(start(["true"], mounts=[mount]), images)
+    bind = spec_of(begun, node, tmp_path, {})["binds"][0]
+    assert mount_launcher.pinned(bind).startswith("/proc/self/fd/")
+    (image / "data").rename(image / "before")
+    (image / "data").symlink_to("/etc")
+    with pytest.raises(OSError, match="has become a link"):
+        mount_launcher.pinned(bind)
 
 
 @needs_namespaces

@@ -114,9 +114,10 @@ def with_image_volumes(
                 f'image "{image}" of volume {mount["volume"]} has no files on this machine: give '
                 f"the server `--image-map {image}=/DIRECTORY/.`"
             )
-        found = Path(images[key][0], os.path.normpath(f"/{mount.get('subPath') or ''}").lstrip("/"))
+        files = Path(images[key][0])
+        part = os.path.normpath(f"/{mount.get('subPath') or ''}").lstrip("/")
         try:
-            found = real_within(Path(images[key][0]), found)
+            found = real_within(files, files / part)
         except OSError as error:
             raise ContainerStartError(
                 f'image "{image}" of volume {mount["volume"]}: {mount["subPath"]}: {error.strerror}'
@@ -125,7 +126,8 @@ def with_image_volumes(
             raise ContainerStartError(
                 f'image "{image}" of volume {mount["volume"]} has no {mount["subPath"]}'
             )
-        mounts.append({**mount, "hostPath": str(found), "subPath": "", "readOnly": True})
+        # The part is looked at again when it is mounted: until then it may become a link.
+        mounts.append({**mount, "hostPath": str(files), "subPath": part, "readOnly": True})
     return replace(start, config=replace(start.config, mounts=mounts))
 
 

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("grpc")
 
 from dralab.api.kinds import Kinds
+from dralab.apiserver.http.connections import tls
 from dralab.apiserver.storage import (
     Changed,
     Key,
@@ -22,6 +23,7 @@ from dralab.apiserver.storage import (
     Undecided,
     Unstorable,
 )
+from dralab.apiserver.storage.etcd import EtcdStore
 from dralab.apiserver.storage.etcd import client as etcd_client
 from dralab.apiserver.storage.etcd import store as etcd_store_module
 from dralab.apiserver.storage.etcd._generated import etcd_v3_pb2 as pb
@@ -30,6 +32,7 @@ from dralab.apiserver.storage.etcd.client import EtcdClient
 from dralab.apiserver.storage.etcd.compaction import Compactor
 from dralab.apiserver.storage.etcd.layout import Layout
 from dralab.apiserver.storage.etcd.revisions import revision_of, version_of
+from dralab.kernel.clock import WallClock
 from etcds import etcd_store
 from fakeetcd import FakeEtcd
 
@@ -580,6 +583,20 @@ def test_what_is_not_an_address_is_refused_with_what_would_be(text, said):
     with pytest.raises(AddressError) as refused:
         EtcdAddress.read(text)
     assert said in str(refused.value)
+
+
+def test_a_key_that_is_not_the_certificate_s_is_refused_before_etcd_is_asked(tmp_path):
+    now = WallClock().now()
+    one, other = (tls.certificate(tmp_path / name, now) for name in "ab")
+    files = {"cafile": str(one.ca), "certfile": str(one.certificate)}
+    EtcdAddress.read("etcd://a", keyfile=str(one.key), **files).check_certificates()
+    for key in (other.key, one.ca):
+        address = EtcdAddress.read("etcd://a", keyfile=str(key), **files)
+        with pytest.raises(StorageUnavailable, match=f"{key.name}, is not the key of"):
+            EtcdStore(address)
+    files["cafile"] = str(one.key)
+    with pytest.raises(StorageUnavailable, match="is not a certificate in PEM"):
+        EtcdStore(EtcdAddress.read("etcd://a", keyfile=str(one.key), **files))
 
 
 def test_a_file_for_tls_that_is_missing_is_named():

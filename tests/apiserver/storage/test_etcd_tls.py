@@ -1,5 +1,7 @@
 """A real etcd over TLS: servers trust its authority, and it asks for their certificate."""
 
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -49,6 +51,18 @@ def client_certificate(place: Path) -> tuple[str, str]:
     return str(place / "client.crt"), str(place / "client.key")
 
 
+REFUSED = """
+import sys
+from dralab.apiserver.storage import StorageUnavailable
+from dralab.apiserver.storage.etcd import EtcdAddress, EtcdStore, client
+client.PATIENCE = 0.5
+try:
+    EtcdStore(EtcdAddress.read(sys.argv[1], cafile=sys.argv[2]))
+except StorageUnavailable:
+    print("refused")
+"""
+
+
 def test_both_ends_show_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = tls.certificate(tmp_path / "server", WallClock().now())
     other = tls.certificate(tmp_path / "other", WallClock().now())
@@ -74,3 +88,8 @@ def test_both_ends_show_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ):
             with pytest.raises(StorageUnavailable, match="does not answer"):
                 EtcdStore(EtcdAddress.read(etcd.url, **refused))
+        asked = subprocess.run(
+            [sys.executable, "-c", REFUSED, etcd.url, str(other.ca)],
+            capture_output=True, text=True, check=True, timeout=150,
+        )  # fmt: skip
+    assert (asked.stdout, asked.stderr) == ("refused\n", "")  # nor what grpcio logs

@@ -1,5 +1,6 @@
 """The address of an etcd, and how to reach it: `--store etcd://…`."""
 
+import ssl
 from dataclasses import dataclass, fields
 from typing import Self
 from urllib.parse import parse_qsl, urlsplit
@@ -89,6 +90,25 @@ class EtcdAddress:
         except OSError as error:
             why = (error.strerror or str(error)).lower()
             raise AddressError(f"the {name} of etcd, {path}, cannot be read: {why}") from error
+
+    def check_certificates(self) -> None:
+        """Raise AddressError unless the files have certificates, and the key of the client's."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        authority = (self.file("cafile") or b"").decode("latin-1")
+        try:
+            context.load_verify_locations(cadata=authority)
+        except (ssl.SSLError, ValueError) as error:
+            raise AddressError(
+                f"the cafile of etcd, {self.cafile}, is not a certificate in PEM"
+            ) from error
+        if self.file("certfile") and self.file("keyfile"):
+            try:
+                context.load_cert_chain(self.certfile, self.keyfile, password=lambda: b"")
+            except ssl.SSLError as error:
+                raise AddressError(
+                    f"the keyfile of etcd, {self.keyfile}, is not the key of the certificate in "
+                    f"the certfile, {self.certfile}, both in PEM"
+                ) from error
 
     def __str__(self) -> str:
         return f"{SCHEME}://{','.join(self.endpoints)}"

@@ -5,17 +5,21 @@ comparisons of ranges, asked-for progress, and to know whether a failed call may
 """
 
 import contextlib
+import os
 import queue
 import threading
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
-import grpc
 from google.protobuf.message import Message
 
 from dralab.apiserver.storage.errors import StorageUnavailable
 from dralab.apiserver.storage.etcd._generated import etcd_v3_pb2 as pb
 from dralab.apiserver.storage.etcd.address import AddressError, EtcdAddress
+
+# grpcio, which reads this when it is imported, would log each failed handshake; its errors say why.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+import grpc
 
 Answered = TypeVar("Answered", bound=Message)
 
@@ -145,6 +149,7 @@ class EtcdClient:
         if not address.secure:
             return grpc.insecure_channel(endpoint, options=OPTIONS)
         try:
+            address.check_certificates()
             credentials = grpc.ssl_channel_credentials(
                 address.file("cafile"), address.file("keyfile"), address.file("certfile")
             )
