@@ -27,7 +27,7 @@ class SmallExpressions:
             return device.driver == value
         attribute = device.attributes.get(f"{self.path[1]}/{self.path[2]}")
         if attribute is None:
-            raise DeviceSelectorError(f"no such key: {self.path[2]}")
+            raise DeviceSelectorError(f"no such key: {self.path[2]}", lacks_key=True)
         return str(attribute.values[0]) == value
 
 

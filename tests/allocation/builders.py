@@ -67,7 +67,7 @@ def demands(name: str, value: object) -> Where:
     def check(device: Device) -> bool:
         found = device.attributes.get(f"{DRIVER}/{name}")
         if found is None:
-            raise DeviceSelectorError(f"no such key: {name}")
+            raise DeviceSelectorError(f"no such key: {name}", lacks_key=True)
         return found.values == (value,)
 
     return Where(f"device.{name} == {value!r}", check, (f"{DRIVER}/{name}",))

@@ -39,13 +39,15 @@ MAX_INT64: Final = 2**63 - 1
 class DeviceSelectorError(Exception):
     """A selector that fails for a device: it did not compile, or failed while running.
 
-    Such an error is not "no": it aborts the allocation of the whole pod.
+    Such an error is not "no": it aborts the allocation of the whole pod. `lacks_key`: it asks for a
+    key, an attribute for example, that the device does not have.
     """
 
-    def __init__(self, message: str, *, compiling: bool = False) -> None:
+    def __init__(self, message: str, *, compiling: bool = False, lacks_key: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.compiling = compiling
+        self.lacks_key = lacks_key
 
 
 class DeviceSelector(Protocol):

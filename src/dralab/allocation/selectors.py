@@ -25,6 +25,7 @@ from dralab.cel import (
     device_value,
     environment,
 )
+from dralab.cel.errors import NoSuchKeyError
 from dralab.cel.values import Map, Quantity
 from dralab.values.version import Version
 
@@ -71,7 +72,7 @@ class CelSelector:
         self.text = compiled.expression
         self.reads = frozenset(compiled.paths)
         self._key = projection(compiled.paths)
-        self._answers: dict[Hashable, bool | str] = {}
+        self._answers: dict[Hashable, bool | tuple[str, bool]] = {}
 
     def matches(self, device: Device) -> bool:
         """Return whether the expression accepts a device; SelectorError if it fails."""
@@ -81,15 +82,16 @@ class CelSelector:
             if len(self._answers) >= MOST_ANSWERS:
                 self._answers.clear()
             answer = self._answers[key] = self._evaluate(device)
-        if isinstance(answer, str):
-            raise DeviceSelectorError(answer)
+        if isinstance(answer, tuple):
+            message, lacks_key = answer
+            raise DeviceSelectorError(message, lacks_key=lacks_key)
         return answer
 
-    def _evaluate(self, device: Device) -> bool | str:
+    def _evaluate(self, device: Device) -> bool | tuple[str, bool]:
         try:
             return self.compiled.evaluate(value_of(device))
         except CelError as error:
-            return error.message
+            return error.message, isinstance(error, NoSuchKeyError)
 
 
 class CelDerivation:

@@ -56,6 +56,14 @@ class CelError(Exception):
         self.message = message
 
 
+class NoSuchKeyError(CelError):
+    """A map that has not the key that it is asked for; `shown` is how the key is written."""
+
+    def __init__(self, shown: str) -> None:
+        super().__init__(f"no such key: {shown}")
+        self.shown = shown
+
+
 class CostExceededError(CelError):
     """The evaluation took more cost units than it was granted."""
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dralab.cel.errors import CelError, no_such_overload
+from dralab.cel.errors import CelError, NoSuchKeyError, no_such_overload
 from dralab.values.quantity import Number
 from dralab.values.version import Version
 
@@ -133,7 +133,7 @@ class Map(dict[Any, Any]):
     __slots__ = ()
 
     def __missing__(self, key: object) -> Any:
-        raise CelError(f"no such key: {shown_key(key)}")
+        raise NoSuchKeyError(shown_key(key))
 
 
 class BoolKey:
@@ -167,7 +167,7 @@ class DefaultMap(Map):
     def __missing__(self, key: object) -> Any:
         if type(key) is str:
             return self.default
-        raise CelError(f"no such key: {shown_key(key)}")
+        raise NoSuchKeyError(shown_key(key))
 
 
 class LazyMap(Map):
@@ -189,7 +189,7 @@ class LazyMap(Map):
     def __missing__(self, key: object) -> Any:
         maker = self._makers.get(key) if type(key) is str else None
         if maker is None:
-            raise CelError(f"no such key: {shown_key(key)}")
+            raise NoSuchKeyError(shown_key(key))
         found = maker()
         if isinstance(found, CelError):
             raise found
@@ -364,7 +364,7 @@ def field(operand: Any, name: str) -> Any:
         return optional_field(operand, name)
     if kind is list:
         raise CelError("unsupported index type 'string' in list")
-    raise CelError(f"no such key: {name}")
+    raise NoSuchKeyError(name)
 
 
 def has_field(operand: Any, name: str) -> bool:
@@ -392,7 +392,7 @@ def index(operand: Any, key: Any) -> Any:
         return operand[position(key, len(operand))]
     if kind is Optional:
         return optional_index(operand, key)
-    raise CelError(f"no such key: {shown_key(key)}")
+    raise NoSuchKeyError(shown_key(key))
 
 
 def position(key: Any, size: int) -> int:

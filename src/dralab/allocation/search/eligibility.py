@@ -19,7 +19,6 @@ from dralab.allocation.search.node_devices import NodeDevices, bits, mask_of
 from dralab.values.quantity import Number
 
 Values = frozenset[tuple[str, Scalar]]
-NO_KEY: Final = "no such key:"
 HINT: Final = (
     ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check "
     "with has() for optional fields"
@@ -269,7 +268,7 @@ def selector_sentence(where: str, index: int, device: str, error: DeviceSelector
     """Return the sentence in which Kubernetes reports a selector without an answer."""
     if error.compiling:
         return f"{where}: selector #{index}: CEL compile error: {error.message}"
-    hint = HINT if error.message.startswith(NO_KEY) else ""
+    hint = HINT if error.lacks_key else ""
     return (
         f"{where}: selector #{index} on device {device}: CEL runtime error: {error.message}{hint}"
     )

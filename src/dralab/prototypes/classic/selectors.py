@@ -21,6 +21,7 @@ from dralab.cel import (
     kubernetes,
     types,
 )
+from dralab.cel.errors import NoSuchKeyError
 from dralab.cel.values import Map, Quantity
 from dralab.values.quantity import QuantityError, int64_scale, parse_any
 from dralab.values.version import Version
@@ -123,7 +124,8 @@ def accepts(selector: str, attributes: Sequence[Mapping[str, Any]]) -> bool:
     try:
         value, _ = program.value(variables)
     except CelError as error:
-        raise ClassicSelectorError(error.message) from error
+        lacks_key = isinstance(error, NoSuchKeyError)
+        raise ClassicSelectorError(error.message, lacks_key=lacks_key) from error
     return bool(value)
 
 
