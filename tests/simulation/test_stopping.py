@@ -1,13 +1,16 @@
 """Ctrl-C leaves what there is so far, and a checkpoint; going on ends as if nothing had been."""
 
+import errno
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from dralab.cli import _progress
+from dralab.cli._runs import keep
 from dralab.cli.main import main
 from dralab.scenarios.errors import InputError
 from dralab.simulation import checkpoints
@@ -288,3 +291,19 @@ def test_an_event_of_a_machine_that_there_is_not_is_named_with_its_line(files):
     assert "events.txt:2: resources: there are 4 machines, no 4-9" in done.stderr
     done = call("batsim", "--workload", "jobs.json", "--events", "events.txt", "--lenient")
     assert json.loads(done.stdout)["nb_entries_skipped"] == 1
+
+
+def test_a_checkpoint_that_a_full_disk_has_no_room_for_is_told_and_leaves_nothing(
+    tmp_path, monkeypatch, capsys
+):
+    def full(path, _):
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    checkpoints.write(tmp_path / "checkpoint", "key", 1)
+    monkeypatch.setattr(Path, "write_bytes", full)
+    keep(lambda path: checkpoints.write(path, "key", 2), tmp_path / "checkpoint")
+    said = capsys.readouterr().err
+    assert "no checkpoint written: cannot be written: No space left on device" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+    assert checkpoints.read(tmp_path / "checkpoint", "key") == 1

@@ -6,6 +6,7 @@ somebody else can hold nothing but a number.
 
 import hashlib
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -32,11 +33,17 @@ def digest(parts: Iterable[object], files: Iterable[Path] = ()) -> str:
 
 
 def write(path: Path, key: str, steps: int) -> None:
-    """Write how far a run is, atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write how far a run is, atomically. InputError: it cannot be written."""
     aside = path.with_name(f"{path.name}.part")
-    aside.write_bytes(orjson.dumps({"kind": KIND, "format": FORMAT, "key": key, "steps": steps}))
-    aside.replace(path)
+    text = orjson.dumps({"kind": KIND, "format": FORMAT, "key": key, "steps": steps})
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_bytes(text)
+        aside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise InputError(path, f"cannot be written: {error.strerror}") from error
 
 
 def read(path: Path, key: str) -> int:
