@@ -3,10 +3,12 @@
 import socket
 import threading
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
-from dralab.kernel.http_client import CutOffError, HttpConnections, UnansweredError
+from dralab.kernel.clock import SECOND
+from dralab.kernel.http_client import CutOffError, HttpConnections, UnansweredError, until
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -138,3 +140,36 @@ def test_a_server_that_says_nothing_is_given_up():
         silent = HttpConnections(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=0.01)
         with pytest.raises(UnansweredError, match="timed out"):
             silent.ask("GET", "/x", {})
+
+
+def test_an_error_says_what_failed_and_where():
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        addresses = [closed.getsockname()]
+    with pytest.raises(UnansweredError) as raised:
+        HttpConnections("http://name.example", addresses=addresses).ask("GET", "/x")
+    assert (raised.value.step, raised.value.address) == ("connect", addresses[0])
+    with serving(PLAIN, b"", each=2) as (connections, _):
+        connections.ask("GET", "/x")
+        with pytest.raises(CutOffError) as raised:
+            connections.ask("GET", "/x")
+        error = raised.value
+        assert (error.step, error.begun, error.reused) == ("answer", False, True)
+
+
+def test_the_first_address_that_answers_is_asked_by_the_name_of_the_url():
+    with serving(PLAIN) as (connections, heard), socket.create_server(("127.0.0.1", 0)) as other:
+        nobody = other.getsockname()
+        other.close()
+        both = [nobody, *connections._addresses]
+        named = HttpConnections("http://name.example:81", addresses=both)
+        assert named.ask("GET", "/x", left=until(10))[:2] == (200, b"ok")
+        assert b"Host: name.example:81" in heard[0].split(b"\r\n")
+        named.close()
+
+
+def test_nothing_is_sent_after_its_time(monkeypatch):
+    ticks = iter(range(0, 10 * SECOND, SECOND))
+    monkeypatch.setattr("dralab.kernel.http_client.CLOCK", SimpleNamespace(now=lambda: next(ticks)))
+    with pytest.raises(UnansweredError) as raised:
+        HttpConnections("http://127.0.0.1:9").ask("GET", "/x", left=until(1))
+    assert isinstance(raised.value.cause, TimeoutError)

@@ -160,7 +160,11 @@ class HttpConnections:
         request = self._request(method, path, headers, body)
         answer = HttpAnswer(bodiless=method == "HEAD")
         connection = self._begin(request, answer, left, reuse=False)
-        connection.bound_waiting(timeout)
+        try:
+            connection.bound_waiting(timeout)
+        except OSError as error:
+            connection.close()
+            raise _unanswered(error, begun=True) from error
         return StreamedReply(connection, answer)
 
     def _begin(
