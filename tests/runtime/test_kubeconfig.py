@@ -3,6 +3,7 @@ import base64
 import pytest
 import yaml
 
+from dralab.kernel.http_client import HttpReply
 from dralab.runtime.kubeconfig import KubeconfigError, read
 from dralab.runtime.remote import RemoteClient
 from dralab.runtime.resources import NODES
@@ -113,8 +114,8 @@ def test_a_client_sends_the_token_that_is_in_the_file_now(tmp_path, monkeypatch)
     sent = []
 
     def ask(method, url, headers, body):
-        sent.append(headers["Authorization"])
-        return 200, b'{"items": []}'
+        sent.append(dict(headers)["Authorization"])
+        return HttpReply(200, b'{"items": []}')
 
     monkeypatch.setattr(client._connections, "ask", ask)
     client.list(NODES)
