@@ -52,6 +52,8 @@ from dralab.values.json_types import JsonDict, JsonObject
 
 # KEP-4816: so many points for the first of a request's alternatives, one less for each further.
 MOST_POINTS: Final = 8
+# With so few nodes in a bit set they are picked one by one: most changes are of a node or two.
+FEW_BITS: Final = 16
 
 
 class DevicePlans(NamedTuple):
@@ -512,9 +514,13 @@ def _named(wire: JsonDict) -> JsonDict:
 
 
 def rows_of(nodes: int) -> Numbers:
-    """Return the rows of a bit set."""
-    if nodes.bit_count() == 1:
-        return np.array([nodes.bit_length() - 1])
+    """Return the rows of a bit set, in order."""
+    if nodes.bit_count() <= FEW_BITS:
+        few = []
+        while nodes:
+            few.append(nodes.bit_length() - 1)
+            nodes ^= 1 << few[-1]
+        return np.array(few[::-1], dtype=int)
     packed = np.frombuffer(nodes.to_bytes((nodes.bit_length() + 7) // 8, "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(packed, bitorder="little"))
 
