@@ -14,7 +14,6 @@ from dralab.apiserver.verbs.server import Resources
 from dralab.apiserver.verbs.state.context import Context
 from dralab.objects.claims import has_device_claims
 from dralab.prototypes.findings import NormalizedDocument
-from dralab.prototypes.placement import stored_name
 from dralab.prototypes.spelling import respell
 from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.names import subdomain_problems
@@ -154,6 +153,7 @@ def _mended_config_map(value: JsonDict) -> list[str]:
 
 def _evolution(resources: Resources) -> None:
     from dralab.prototypes.evolution import kinds
+    from dralab.prototypes.placement import stored_name
 
     def normalized(value: JsonDict) -> NormalizedDocument:
         from dralab.prototypes.evolution.normalize import normalize
@@ -169,6 +169,7 @@ def _evolution(resources: Resources) -> None:
 
 def _classic(resources: Resources) -> None:
     from dralab.prototypes.classic import kinds, structured
+    from dralab.prototypes.placement import stored_name
 
     context = resources.context
     for kind in (*structured.KINDS, *kinds.RESOURCE_KINDS):
