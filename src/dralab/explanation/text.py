@@ -338,6 +338,8 @@ def _help(each: Help, names: Names) -> dict[str, Any]:
             found["enough"] = 1 if each.note == "any" else len(each.who)
     if node := _node(each):
         found["node"] = node
+    if each.taints:
+        found["taints"] = list(each.taints)
     if each.number:
         found["number"] = each.number
     if each.devices:

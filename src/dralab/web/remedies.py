@@ -5,18 +5,17 @@ Only helps that the server made itself are tried: the page names one by its numb
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from dralab.capacity.changes import AddNodes, MovePod, SupposedChange, Uncordon, Without
 from dralab.explanation.edits import KINDS
 from dralab.explanation.names import templates_of
 from dralab.objects.claims import consumers_of
 from dralab.objects.metadata import DEFAULT_NAMESPACE, NamespacedName, full_key
+from dralab.objects.taints import UNSCHEDULABLE
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_patches import json_patch
 from dralab.values.json_types import JsonDict
-
-UNCORDON: Final = "kubectl uncordon "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +43,7 @@ def tried(help_: Mapping[str, Any], cluster: Snapshot) -> TriedHelp | None:
         return None if found is None else TriedHelp(objects=[found])
     if kind == "add" and node:
         return TriedHelp(changes=[AddNodes(node, 1)])
-    if kind == "node" and str(help_.get("command") or "").startswith(UNCORDON):
+    if kind == "node" and help_.get("taints") == [UNSCHEDULABLE["key"]]:
         return TriedHelp(changes=[Uncordon(node)])
     pods = list(dict.fromkeys(_pods(help_.get("who") or (), cluster)))
     if kind == "move" and len(pods) == 1:
