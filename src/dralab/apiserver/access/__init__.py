@@ -1,1 +1,4 @@
-"""Who may do what: users, roles, admission, audit and fairness."""
+"""Whether a request may be made: authentication, authorization, admission, audit and fairness.
+
+What the request does is for `verbs`, and how it arrives for `http`.
+"""

@@ -1,1 +1,4 @@
-"""Connections: sockets, TLS, the ASGI application, and the turns that requests take."""
+"""Connections: sockets, TLS, the ASGI application, and the turns that requests take.
+
+What is answered is decided by `http.application`.
+"""

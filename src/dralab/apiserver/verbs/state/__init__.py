@@ -1,1 +1,4 @@
-"""The objects as all verbs see them: their types, owners, indexes and selections."""
+"""The stored objects as all verbs see them: types, owners, indexes, selections, options.
+
+It changes nothing: that is for the verbs beside it.
+"""

@@ -1,1 +1,4 @@
-"""The subresources of objects, and the reviews that clients ask for."""
+"""Subresources (scale, eviction, binding, exec, …) and the reviews that clients create.
+
+Streams to containers are passed on by `http.proxying`.
+"""
