@@ -1,9 +1,10 @@
 """Pages that readers follow: their files, their commands, and what these print.
 
-A yaml or python block whose first line is `# NAME` is a file. A console block has commands after
+A yaml or python block whose first line is `# NAME` is a file. A diff block whose first line is
+`--- NAME` changes a file, at the one place that has its context. A console block has commands after
 `$ `, each with its output: `…` in it stands for any text. `cd` to a directory that the page has not
-made means one of the checkout. A command that ends in ` &` is left
-running until the reader closes the page.
+made means one of the checkout. A command that ends in ` &` is left running until the reader closes
+the page.
 """
 
 import os
@@ -16,18 +17,38 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[1]
-BLOCK = re.compile(r"^```(console|yaml|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(console|diff|yaml|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def steps(page):
-    """Yield the files of a page with their texts, and its commands with what they print."""
-    for kind, text in BLOCK.findall(page.read_text(encoding="utf-8")):
+    """Yield the files and changes of a page with their texts, and its commands with what they print."""
+    for kind, text in BLOCK.findall(page):
         if kind != "console":
-            yield "file", text.partition("\n")[0].removeprefix("# "), text
+            name, _, body = text.partition("\n")
+            yield ("change", name[4:], body) if kind == "diff" else ("file", name[2:], text)
             continue
         for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
             yield "command", command, output
+
+
+def recipes():
+    """Return the recipes of CONTRIBUTING by their titles."""
+    page = (CHECKOUT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = page.partition("## Five recipes")[2].partition("\n## ")[0]
+    _, *parts = re.split(r"^### (.+)$", section, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def changed(text, diff):
+    """Return a text after a change. AssertionError: its context does not stand there once."""
+    lines = [(line[:1].strip(), line[1:]) for line in diff.splitlines(keepends=True)]
+    before = "".join(line for sign, line in lines if sign != "+")
+    after = "".join(line for sign, line in lines if sign != "-")
+    assert before, "a change needs a line of context"
+    parts = re.split(f"^{re.escape(before)}", text, flags=re.MULTILINE)
+    assert len(parts) == 2, f"stands there {len(parts) - 1} times:\n{before}"
+    return after.join(parts)
 
 
 def pattern(told):
@@ -43,14 +64,18 @@ def pattern(told):
 class Reader:
     """Someone who types what a page says, in a directory of their own."""
 
-    def __init__(self, folder, stack):
+    def __init__(self, folder, stack, **env):
         path = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"  # noqa: PTH120
         self.folder = folder
-        self.env = os.environ | {"PATH": path, "COLUMNS": "160"}
+        self.env = os.environ | {"PATH": path, "COLUMNS": "160", **env}
         self._stack = stack
 
     def write(self, name, text):
         (self.folder / name).write_text(text)
+
+    def change(self, name, diff):
+        path = self.folder / name
+        path.write_text(changed(path.read_text(encoding="utf-8"), diff), encoding="utf-8")
 
     def type(self, command):
         """Run a command; return its output, and what it says beside."""
@@ -86,14 +111,14 @@ class Reader:
             server.stdout.close()
 
 
-def follow(page, folder):
+def follow(page, folder, **env):
     """Do what a page says; return how many commands printed what it shows. AssertionError."""
     ran = 0
     with ExitStack() as stack:
-        reader = Reader(folder, stack)
+        reader = Reader(folder, stack, **env)
         for kind, name, text in steps(page):
-            if kind == "file":
-                reader.write(name, text)
+            if kind != "command":
+                (reader.write if kind == "file" else reader.change)(name, text)
                 continue
             output, beside = reader.type(name)
             shown = "127.0.0.1:…" if name.endswith(" &") else None

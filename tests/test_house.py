@@ -14,6 +14,7 @@ import pytest
 
 from dralab.scheduling import reasons
 from dralab.scheduling.reasons import RefusalRule
+from pages import changed, recipes, steps
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "dralab"
@@ -61,6 +62,28 @@ def test_the_place_where_it_is_decided_exists(row):
     assert path.is_file(), told
     there = defined(ast.parse(path.read_text(encoding="utf-8")).body, row["symbol"].split("."))
     assert there, told
+
+
+RECIPES = recipes()
+
+
+@pytest.mark.parametrize("title", RECIPES)
+def test_the_changes_of_a_recipe_fit_the_sources(title):
+    """`tests/test_recipes.py` carries them out, which takes seconds each."""
+    assert len(RECIPES) == 5
+    changes = [step[1:] for step in steps(RECIPES[title]) if step[0] == "change"]
+    assert changes
+    for name, diff in changes:
+        changed((ROOT / name).read_text(encoding="utf-8"), diff)
+
+
+def test_every_helper_of_the_tests_is_explained():
+    tests = Path(__file__).parent
+    helpers = {path.stem for path in tests.glob("*.py")} - {"conftest"}
+    helpers = sorted(name for name in helpers if not name.startswith("test_"))
+    assert len(helpers) > 40
+    table = re.findall(r"^\| (`.+`) \|", (tests / "README.md").read_text(), re.MULTILINE)
+    assert sorted(re.findall(r"`(\w+)`", " ".join(table))) == helpers, "update tests/README.md"
 
 
 def test_a_class_name_has_one_meaning():

@@ -12,4 +12,4 @@ PAGE = pages.CHECKOUT / "docs" / "first-steps.md"
 @pytest.mark.conformance
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="no kubectl on the PATH")
 def test_a_newcomer_sees_what_the_page_says(tmp_path):
-    assert pages.follow(PAGE, tmp_path) >= 10
+    assert pages.follow(PAGE.read_text(encoding="utf-8"), tmp_path) >= 10

@@ -22,4 +22,4 @@ def test_a_reader_sees_what_a_tutorial_says(page: Path, tmp_path: Path) -> None:
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed")
     assert len(page.read_text().splitlines()) <= 150
-    assert pages.follow(page, tmp_path) >= 4
+    assert pages.follow(page.read_text(encoding="utf-8"), tmp_path) >= 4

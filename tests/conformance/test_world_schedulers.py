@@ -4,7 +4,8 @@ Four nodes of one core. Each scheduler is given the same work in its own words.
 """
 
 import pytest
-from tests.worldschedulers import SCHEDULERS
+
+from worldschedulers import SCHEDULERS
 
 pytestmark = [
     pytest.mark.conformance,

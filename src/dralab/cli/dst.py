@@ -147,7 +147,7 @@ def faults() -> None:
     """List the faults and what each does."""
     from dralab.testing.faults import FAULTS
 
-    echo_table([("FAULT", "WHAT HAPPENS"), *((name, row[2]) for name, row in FAULTS.items())])
+    echo_table([("FAULT", "WHAT HAPPENS"), *((name, kind.help) for name, kind in FAULTS.items())])
 
 
 def _prepared(scenario: Path) -> "tuple[TrialScenario, ExpectedEnd]":

@@ -23,8 +23,7 @@ from dralab.scheduling import topology
 from dralab.scheduling.demands import PodDemand
 from dralab.scheduling.node_rules import (
     AFFINITY_RULE,
-    TAINT_RULE,
-    UNSCHEDULABLE_RULE,
+    NODE_RULES,
     NodeRule,
     nodes_named,
 )
@@ -350,10 +349,9 @@ def _volumes(plugin: str, *, by_pods: bool = False) -> ByRules:
 
 
 FILTERS: Final[tuple[Filter, ...]] = (
-    OfNode(UNSCHEDULABLE_RULE),
+    OfNode(NODE_RULES[0]),
     NodeName(),
-    OfNode(TAINT_RULE),
-    OfNode(AFFINITY_RULE),
+    *map(OfNode, NODE_RULES[1:]),
     NodePorts(),
     NodeResourcesFit(),
     SharedGpusFit(),

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dralab.kernel.clock import SECOND
 from dralab.kernel.randomness import Randomness
@@ -18,35 +18,113 @@ WRITE: Final = "write"
 EVENT: Final = "event"
 LIST: Final = "list"
 TIME: Final = "time"
+PROGRAM: Final = "program"
+CLUSTER: Final = "cluster"
+NODES: Final = "nodes"
 
-# name → (what triggers it, how often it is drawn, what happens)
-FAULTS: Final[Mapping[str, tuple[str, int, str]]] = {
-    "kill": (WRITE, 6, "the program is killed before, during or after a write, and restarted"),
-    "conflict": (WRITE, 4, "another client writes to the object just before the request arrives"),
-    "lose-answer": (WRITE, 4, "the write is committed, and its answer is lost"),
-    "late-write": (WRITE, 2, "the request times out, and is committed later"),
-    "refuse": (REQUEST, 3, "the server answers 429, 500, 503 or 504 and does nothing"),
-    "slow": (REQUEST, 3, "the request takes long; the rest of the cluster goes on"),
-    "throttle": (REQUEST, 2, "all requests are answered with 429 and Retry-After for a while"),
-    "deny": (WRITE, 2, "admission refuses the writes to one kind for a while"),
-    "hold-watch": (EVENT, 4, "the watch of one kind lags behind"),
-    "expire-watch": (EVENT, 3, "the watch misses changes, then ends with 410: list again"),
-    "end-watch": (EVENT, 2, "the watch ends; the program lists again"),
-    "stale-list": (LIST, 2, "the first list of a start comes from a cache that lags behind"),
-    "restart": (TIME, 5, "the program is killed between two of its steps, and restarted"),
-    "pause": (TIME, 3, "the program stands still, and comes back"),
-    "skew": (TIME, 1, "the clock of the program is wrong"),
-    "expire-credentials": (TIME, 2, "the token or certificate has expired: 401 until it is new"),
-    "outage": (TIME, 2, "the API server cannot be reached; watches end"),
-    "delete-pod": (TIME, 2, "another client deletes a pod that a controller owns"),
-    "out-of-memory": (TIME, 2, "a container is killed for its memory (OOMKilled), and restarted"),
-    "node-down": (TIME, 2, "a node loses power, and comes back"),
-    "driver-down": (TIME, 2, "the driver of a node is gone for a while: no claim is prepared"),
-}
-# What happens to the cluster and not to one program.
-OF_CLUSTER: Final = frozenset({"outage", "delete-pod", "out-of-memory", "node-down", "driver-down"})
-# What needs simulated nodes beside the programs.
-OF_NODES: Final = frozenset({"out-of-memory", "node-down", "driver-down"})
+
+class FaultKind(NamedTuple):
+    """A kind of fault: what triggers it, how often it is drawn, what happens, and to whom.
+
+    `text` describes one planned fault, with the words of `PlannedFault.text`. What happens to the
+    cluster, or to nodes that a trial has beside the programs, is not aimed at a program.
+    """
+
+    trigger: str
+    weight: int
+    help: str
+    text: str
+    target: str = PROGRAM
+
+
+FAULTS: Final[Mapping[str, FaultKind]] = {
+    "kill": FaultKind(
+        WRITE, 6, "the program is killed before, during or after a write, and restarted",
+        "killed {moment} {where}, restarted {lasting} later",
+    ),
+    "conflict": FaultKind(
+        WRITE, 4, "another client writes to the object just before the request arrives",
+        "another client writes to the object just before {where}",
+    ),
+    "lose-answer": FaultKind(
+        WRITE, 4, "the write is committed, and its answer is lost",
+        "the answer to {where} is lost after it is committed",
+    ),
+    "late-write": FaultKind(
+        WRITE, 2, "the request times out, and is committed later",
+        "{where} times out, and is committed {lasting} later",
+    ),
+    "refuse": FaultKind(
+        REQUEST, 3, "the server answers 429, 500, 503 or 504 and does nothing",
+        "{where} is answered with {code}",
+    ),
+    "slow": FaultKind(
+        REQUEST, 3, "the request takes long; the rest of the cluster goes on",
+        "{where} takes {lasting}",
+    ),
+    "throttle": FaultKind(
+        REQUEST, 2, "all requests are answered with 429 and Retry-After for a while",
+        "from {where} on, all its requests are answered with 429 for {lasting}",
+    ),
+    "deny": FaultKind(
+        WRITE, 2, "admission refuses the writes to one kind for a while",
+        "from {where} on, a webhook that {denies} refuses these writes for {lasting}",
+    ),
+    "hold-watch": FaultKind(
+        EVENT, 4, "the watch of one kind lags behind",
+        "its watch lags by {lasting} from {event} on",
+    ),
+    "expire-watch": FaultKind(
+        EVENT, 3, "the watch misses changes, then ends with 410: list again",
+        "its watch misses {lasting} from {event} on, then ends with 410",
+    ),
+    "end-watch": FaultKind(
+        EVENT, 2, "the watch ends; the program lists again",
+        "its watch ends at {event}",
+    ),
+    "stale-list": FaultKind(
+        LIST, 2, "the first list of a start comes from a cache that lags behind",
+        "its list of {resource} at start {nth} is {age}, and stays so for {lasting}",
+    ),
+    "restart": FaultKind(
+        TIME, 5, "the program is killed between two of its steps, and restarted",
+        "killed at {start}, restarted {lasting} later",
+    ),
+    "pause": FaultKind(
+        TIME, 3, "the program stands still, and comes back",
+        "stands still from {start} for {lasting}",
+    ),
+    "skew": FaultKind(
+        TIME, 1, "the clock of the program is wrong",
+        "its clock is {lasting} ahead",
+    ),
+    "expire-credentials": FaultKind(
+        TIME, 2, "the token or certificate has expired: 401 until it is new",
+        "its credentials expire at {start}: 401 for {lasting}",
+    ),
+    "outage": FaultKind(
+        TIME, 2, "the API server cannot be reached; watches end",
+        "the API server cannot be reached from {start} for {lasting}", CLUSTER,
+    ),
+    "delete-pod": FaultKind(
+        TIME, 2, "another client deletes a pod that a controller owns",
+        "another client deletes an owned pod at {start}", CLUSTER,
+    ),
+    "out-of-memory": FaultKind(
+        TIME, 2, "a container is killed for its memory (OOMKilled), and restarted",
+        "a container is killed for its memory at {start}", NODES,
+    ),
+    "node-down": FaultKind(
+        TIME, 2, "a node loses power, and comes back",
+        "a node loses power at {start} for {lasting}", NODES,
+    ),
+    "driver-down": FaultKind(
+        TIME, 2, "the driver of a node is gone for a while: no claim is prepared",
+        "a driver is gone from {start} for {lasting}", NODES,
+    ),
+}  # fmt: skip
+OF_CLUSTER: Final = frozenset(name for name in FAULTS if FAULTS[name].target != PROGRAM)
+OF_NODES: Final = frozenset(name for name in FAULTS if FAULTS[name].target == NODES)
 READS: Final = frozenset({"get", "list", "watch"})
 RESTARTS: Final = frozenset({"kill", "restart"})
 # A node that is silent for 40 s is not ready; after 5 minutes more its pods are evicted.
@@ -126,40 +204,17 @@ class PlannedFault:
     @property
     def text(self) -> str:
         """What happens, without the program."""
-        where = f"its {self.verb} of {self.resource} ({_ordinal(self.nth)})"
-        event = f"event {self.nth} of {self.resource}"
-        start, lasting = _seconds(self.at), _seconds(self.duration)
-        texts = {
-            "kill": f"killed {self.moment} {where}, restarted {lasting} later",
-            "conflict": f"another client writes to the object just before {where}",
-            "lose-answer": f"the answer to {where} is lost after it is committed",
-            "late-write": f"{where} times out, and is committed {lasting} later",
-            "refuse": f"{where} is answered with {self.code}",
-            "slow": f"{where} takes {lasting}",
-            "hold-watch": f"its watch lags by {lasting} from {event} on",
-            "expire-watch": f"its watch misses {lasting} from {event} on, then ends with 410",
-            "end-watch": f"its watch ends at {event}",
-            "stale-list": (
-                f"its list of {self.resource} at start {self.nth} is {self._age}, "
-                f"and stays so for {lasting}"
-            ),
-            "restart": f"killed at {start}, restarted {lasting} later",
-            "pause": f"stands still from {start} for {lasting}",
-            "skew": f"its clock is {lasting} ahead",
-            "throttle": f"from {where} on, all its requests are answered with 429 for {lasting}",
-            "deny": (
-                f"from {where} on, a webhook that "
-                f"{'denies them' if self.code == DENIALS[0] else 'cannot be called'} "
-                f"refuses these writes for {lasting}"
-            ),
-            "expire-credentials": f"its credentials expire at {start}: 401 for {lasting}",
-            "outage": f"the API server cannot be reached from {start} for {lasting}",
-            "delete-pod": f"another client deletes an owned pod at {start}",
-            "out-of-memory": f"a container is killed for its memory at {start}",
-            "node-down": f"a node loses power at {start} for {lasting}",
-            "driver-down": f"a driver is gone from {start} for {lasting}",
-        }
-        return texts[self.fault]
+        return FAULTS[self.fault].text.format_map(
+            {
+                "where": f"its {self.verb} of {self.resource} ({_ordinal(self.nth)})",
+                "event": f"event {self.nth} of {self.resource}",
+                "start": _seconds(self.at),
+                "lasting": _seconds(self.duration),
+                "denies": "denies them" if self.code == DENIALS[0] else "cannot be called",
+                "age": self._age,
+                **{name: getattr(self, name) for name in ("moment", "code", "resource", "nth")},
+            }
+        )
 
     @property
     def _age(self) -> str:
@@ -198,7 +253,7 @@ def draw(
     names = [name for name in FAULTS if name in allowed and drawer.can(name)]
     if not names:
         return []
-    weights = [FAULTS[name][1] for name in names]
+    weights = [FAULTS[name].weight for name in names]
     wanted = min(most, 1 + int(chance.expovariate(0.5)))
     found: list[PlannedFault] = []
     while len(found) < wanted:
@@ -241,7 +296,7 @@ class _Drawer:
             LIST: self.lists,
             TIME: self.programs,
         }
-        return bool(places[FAULTS[name][0]])
+        return bool(places[FAULTS[name].trigger])
 
     def stale_lists(self, found: Sequence[PlannedFault]) -> list[PlannedFault]:
         """Return old lists for the start after the last of some faults."""
@@ -267,7 +322,7 @@ class _Drawer:
         """Return a fault of that name, at most one."""
         chance = self.chance
         duration = chance.choice(DURATIONS)
-        trigger = FAULTS[name][0]
+        trigger = FAULTS[name].trigger
         if trigger == LIST:
             program, resource = chance.choice(self.lists)
             return [

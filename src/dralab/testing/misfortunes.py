@@ -13,6 +13,7 @@ from dralab.kernel.clock import SECOND
 from dralab.node.simulated_runtime import SimulatedContainer
 from dralab.objects.metadata import metadata_of, owners_of
 from dralab.objects.pods import is_finished
+from dralab.runtime.client import Resource
 from dralab.runtime.local import LocalClient
 from dralab.runtime.resources import PODS
 from dralab.runtime.simulated import SimulatedEngine
@@ -67,9 +68,9 @@ class ClusterMisfortunes:
 
     def happen(self, fault: PlannedFault) -> None:
         """Let a fault happen; one that finds nothing to happen to does nothing."""
-        happenings = {
+        happenings: dict[str, Callable[[PlannedFault], None]] = {
             "outage": self._lose_server,
-            "delete-pod": self._delete_pod,
+            "delete-pod": partial(self._delete, PODS, _is_replaced),
             "out-of-memory": self._kill_container,
             "node-down": self._lose_node,
             "driver-down": self._lose_driver,
@@ -96,19 +97,22 @@ class ClusterMisfortunes:
         for process in self._around.processes:
             process.cut()
 
-    # --- pods -------------------------------------------------------------------------------------
+    # --- pods and other objects -------------------------------------------------------------------
 
-    def _delete_pod(self, fault: PlannedFault) -> None:
+    def _delete(
+        self, resource: Resource, deletes: Callable[[JsonDict], bool], fault: PlannedFault
+    ) -> None:
+        """Delete one of the objects of a resource that `deletes` accepts, as another client."""
         around = self._around
-        pods = [pod for pod in around.user.list(PODS).items if _is_replaced(pod)]
-        if not pods:
+        objects = [each for each in around.user.list(resource).items if deletes(each)]
+        if not objects:
             return
-        metadata: Any = metadata_of(_chosen(pods, fault))
+        metadata: Any = metadata_of(_chosen(objects, fault))
         try:
-            around.user.delete(PODS, metadata["name"], metadata["namespace"])
-            around.history.add("other", kinds.WRITE, f"delete pods {metadata['name']}")
+            around.user.delete(resource, metadata["name"], metadata["namespace"])
+            around.history.add("other", kinds.WRITE, f"delete {resource.plural} {metadata['name']}")
         except ApiError as error:
-            around.history.add("other", kinds.WRITE, f"delete pods -> {error.code}")
+            around.history.add("other", kinds.WRITE, f"delete {resource.plural} -> {error.code}")
 
     def _kill_container(self, fault: PlannedFault) -> None:
         found = [

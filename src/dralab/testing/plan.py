@@ -24,7 +24,7 @@ class FaultPlan:
         self._disturbed_until = -1
         self.timed: list[PlannedFault] = []
         for each in self.faults:
-            trigger = FAULTS[each.fault][0]
+            trigger = FAULTS[each.fault].trigger
             if trigger == TIME:
                 self.timed.append(each)
             elif trigger == EVENT:
