@@ -110,7 +110,7 @@ def place(
 
 
 class _RankingKey(NamedTuple):
-    """A policy, and the requests that it takes for likely."""
+    """A policy, and the requests that it expects."""
 
     policy: Policy
     demand: LikelyRequests

@@ -1,4 +1,4 @@
-"""CEL for the rules of resource.k8s.io: the compiler that `api.resource` asks, made of `cel`."""
+"""CEL for the rules of resource.k8s.io: the compiler that `api.resource` uses."""
 
 from functools import lru_cache
 

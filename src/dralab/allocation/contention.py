@@ -1,4 +1,4 @@
-"""Claims that hold more of a pool together than there is of it.
+"""Claims that together hold more of a pool than it has.
 
 One scheduler gives a device once. Two of them that have not heard of each other may give it twice,
 or overdraw a device's capacity or the counters of a pool. Which of the claims has to give back is
@@ -75,7 +75,7 @@ def _fits(fleet: Fleet, results: Sequence[Holding]) -> bool:
 
 
 def _published(fleet: Fleet, device: DeviceId) -> tuple[int, int] | None:
-    """Return the number of a device's pool, and its number there; None if it is in no such pool."""
+    """Return the number of a device's pool, and its number there; None if no pool publishes it."""
     index = fleet.pools.pool_number(device.driver, device.pool)
     if index is None:
         return None
@@ -95,7 +95,7 @@ def _is_overbooked(holdings: Holdings, record: PoolRecord, device: DeviceId) -> 
 
 
 def _overdrawn_group(fleet: Fleet, index: int, inside: int) -> set[DeviceId]:
-    """Return the devices that draw on the counters of one, if more is drawn than there is."""
+    """Return the devices that share the counters of one, if the counters are overdrawn."""
     record = fleet.pools.records[index]
     devices = record.shape.node_devices
     own = devices.consumptions[inside]

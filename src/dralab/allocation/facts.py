@@ -60,7 +60,7 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True)
 class RequestFacts:
-    """What one alternative of a request found on a node.
+    """The devices that a node has for one alternative of a request.
 
     `devices` were looked at, `eligible` could each serve it alone, `wanted` are needed.
     """
@@ -84,7 +84,7 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class CounterShortage:
-    """The eligible devices of a request draw on counters that do not last for all of them."""
+    """The eligible devices of a request draw on counters that do not suffice for all of them."""
 
     driver: str
     pool: str

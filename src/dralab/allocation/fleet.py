@@ -138,7 +138,7 @@ class Fleet:
             self.shape_of[number] = self._node_shape(number)
 
     def replace_pools(self, changes: Iterable[tuple[PoolId, Iterable[Slice], PoolUse]]) -> None:
-        """Let pools be made of these slices from now on, and exactly this be in use of them.
+        """Replace the slices of pools, and what is in use of them.
 
         Devices that are not published any more hold nothing, as on Kubernetes.
         """
@@ -152,7 +152,7 @@ class Fleet:
         self._touch(nodes)
 
     def _node_shape(self, number: int) -> NodeShape | None:
-        """Return the shape of a node, None if it sees pools that are in no fit state."""
+        """Return the shape of a node; None if a pool that it sees cannot be used."""
         seen = self.sees[number]
         records = [self.pools.records[each] for each in seen]
         if any(record.irregular for record in records):
@@ -181,7 +181,7 @@ class Fleet:
     # --- what is asked
 
     def kind(self, claims: Sequence[JsonObject]) -> ClaimKind:
-        """Return the kind of a pod's claims; from now on what their selectors read is seen."""
+        """Return the kind of a pod's claims; shapes then include what their selectors read."""
         key: object
         if len(claims) == 1:
             key = orjson.dumps(claims[0].get("spec"))
@@ -208,7 +208,7 @@ class Fleet:
             shape.planners.clear()
 
     def _refine(self) -> None:
-        """Split shapes that selectors can tell apart by now; states keep their meaning."""
+        """Split shapes that selectors now tell apart; states keep their meaning."""
         self._version = self.shapes.version
         self._node_shapes = {}
         self.shape_of = [None] * len(self.nodes)
@@ -261,7 +261,7 @@ class Fleet:
     def cheapest(
         self, policy: Policy, claims: Sequence[JsonObject], candidates: int
     ) -> tuple[int, Plan] | None:
-        """Return the node on which a policy's choice costs least; None: it can rank none."""
+        """Return the node on which a policy's choice costs least; None if it can rank no node."""
         kind = self.kind(claims)
         if kind.refused is not None:
             return None
@@ -452,7 +452,7 @@ class Fleet:
     def _slow(
         self, number: int, claims: Sequence[JsonObject]
     ) -> DevicePlacement | Unsatisfiable | Unknown:
-        """Allocate on one node by the general way."""
+        """Allocate on one node in the general way."""
         found = self._search(number, claims)
         if not isinstance(found, list):
             return found

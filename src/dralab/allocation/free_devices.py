@@ -13,7 +13,7 @@ from dralab.values.json_types import JsonObject
 
 
 class FreeDevices(NamedTuple):
-    """Devices that are free and that some request would take, one by one; whether all fit."""
+    """The free devices that some request could use, and whether all requests fit."""
 
     free: int
     fits: bool

@@ -47,7 +47,7 @@ class Optimum:
 
     @property
     def gap(self) -> float:
-        """How far the value may be from the best there is, as a part of it."""
+        """The largest possible distance from the optimum, relative to it."""
         return 0.0 if not self.bound else max(0.0, 1 - self.value / self.bound)
 
 
@@ -58,7 +58,7 @@ def allocate_batch(
     worth: Sequence[int] | None = None,
     effort: float = EFFORT,
 ) -> Optimum:
-    """Serve as much of a batch as possible; the fleet has it in use afterwards.
+    """Serve as much of a batch as possible, and mark it as in use in the fleet.
 
     `pods` are the claims of each pod, `worth` what serving each is worth (1 by default, equal for
     pods that ask alike). MissingExtraError without OR-Tools.
@@ -77,7 +77,7 @@ def allocate_batch(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Class:
-    """Equal parts of nodes: what each can serve, and which they are (node, devices)."""
+    """Equal parts of nodes: what each can serve, and where they are (node, devices)."""
 
     patterns: tuple[Vector, ...]
     parts: list[tuple[int, int | None]]

@@ -68,7 +68,7 @@ def _cards(pool: str, parts: Sequence[Slice]) -> Iterator[Card]:
 
 
 def partition_sets(card: Card) -> Iterator[tuple[Device, ...]]:
-    """Yield every set of a card's devices that can be in use together, but for the empty one.
+    """Yield every non-empty set of a card's devices that can be in use together.
 
     Depth first, devices in published order, each set before its extensions.
     """

@@ -102,7 +102,7 @@ def cells(
 def _groups(
     state: NodeState, planners: Sequence[Planner], demand: Sequence[int]
 ) -> tuple[Vector, ...] | None:
-    """Return what plain devices serve that are all alike but for one common value.
+    """Return what plain devices can serve that differ only in one attribute's value.
 
     None if kinds want different devices, or common values of different attributes: then every
     vector is tried.

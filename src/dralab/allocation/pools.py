@@ -1,4 +1,4 @@
-"""Pools as one node sees them: which slices count, which pools are whole, and in which order.
+"""Pools as one node sees them: which slices count, which pools are complete, and in which order.
 
 Source of the rules: k8s.io/dynamic-resource-allocation `structured`, GatherPools; reference
 behaviour of Kubernetes 1.36 and 1.37.
@@ -27,7 +27,7 @@ class Offer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pool:
-    """One generation of a pool; `offers` only where it is whole and does not contradict itself.
+    """One generation of a pool; `offers` only if it is complete and consistent.
 
     `consuming` are all its devices, those for other nodes too: what they hold counts against the
     counters of the pool.
@@ -153,7 +153,7 @@ def assembled(
     node: Node | None,
     features: AllocationFeatures,
 ) -> Pool:
-    """Put the slices of a whole pool together, and look for contradictions.
+    """Combine the slices of a complete pool, and look for contradictions.
 
     Without a node all devices count as being where they are wanted.
     """

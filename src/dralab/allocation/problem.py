@@ -82,7 +82,7 @@ class OlderSelector(DeviceSelector, Protocol):
         ...
 
     def place(self, path: tuple[str, ...]) -> tuple[str, ...]:
-        """Return where a device has what stands at a path of an expression.
+        """Return where a device has the value at a path of an expression.
 
         ("attributes", domain, name), with an empty domain where names have none.
         """
@@ -111,7 +111,7 @@ class Derivation(Protocol):
 
 
 class NumberedPool(str):
-    """A pool of an older generation: found and sorted by its number, shown by its name.
+    """A pool of an older generation: identified and sorted by its number, displayed by its name.
 
     >>> pool = NumberedPool.of(3, "node-a-gpus")
     >>> pool, pool.shown, NumberedPool.of(20, "a") > pool
@@ -177,7 +177,7 @@ class RequestPolicy:
     def amount(
         self, asked: Number | None, value: Number, *, fractional: bool = True
     ) -> Number | None:
-        """Return what is taken when `asked` is asked of `value`, or None if that may not be.
+        """Return what is consumed when `asked` is requested of `value`; None if that is forbidden.
 
         Steps are counted in 64 bits: in thousandths, or without `fractional` in whole numbers,
         everything rounded up (DRAFractionalCapacityRange).
@@ -230,7 +230,7 @@ class CounterConsumption:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as far as devices care; `skips_operations`: it leaves out what devices can do without.
+    """A node as far as devices are concerned; `skips_operations`: it omits optional operations.
 
     Real nodes declare that in their status (DRAOptionalNodeOperations).
     """
@@ -479,13 +479,13 @@ class AllocationFeatures:
 
     @classmethod
     def named(cls, gates: Iterable[str]) -> "AllocationFeatures":
-        """Return the features of exactly these gates; names that change nothing are let pass."""
+        """Return the features of exactly these gates; names that change nothing are ignored."""
         on = {GATES[part] for gate in gates for part in gate.split("+") if part in GATES}
         return cls(**{item.name: item.name in on for item in fields(cls)})
 
     @classmethod
     def without(cls, gates: Collection[str]) -> "AllocationFeatures":
-        """Return all features, those of the newest release too, but those of these gates.
+        """Return all features, also those of the newest release, except those of these gates.
 
         >>> AllocationFeatures.without(["DRAAdminAccess"]).admin_access
         False

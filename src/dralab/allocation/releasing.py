@@ -1,4 +1,4 @@
-"""Whether claims would fit on a node if others gave their devices back; nothing changes."""
+"""Whether claims would fit on a node if others released their devices; changes nothing."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from dralab.values.json_types import JsonObject
 def fits_without(
     fleet: Fleet, number: int, claims: Sequence[JsonObject], allocations: Iterable[JsonObject]
 ) -> bool | None:
-    """Return whether claims fit on a node without some allocations; None: that is not known.
+    """Return whether claims fit on a node without some allocations; None if that is unknown.
 
     It is not known where pools are in transition, a selector fails, or the search is too long.
     """
@@ -70,7 +70,7 @@ class WantedDevices(NamedTuple):
 
 
 def wanted_devices(fleet: Fleet, number: int, claims: Sequence[JsonObject]) -> WantedDevices | None:
-    """Return what claims want on a node; None where counting devices would say nothing."""
+    """Return the devices that claims could use on a node; None where counting does not help."""
     kind = fleet.kind(claims)
     state = fleet.node_state(number)
     if state is None or kind.refused is not None or kind.some_all:

@@ -1,4 +1,4 @@
-"""How much of a fleet can still be given: of single devices, and of cards that are cut into parts.
+"""How much of a fleet is left: of single devices, and of cards that are cut into partitions.
 
 A card counts as one, however many partitions it publishes. Of it is left the share of its
 partitions that could still be given, one by one.
@@ -34,7 +34,7 @@ class Unit:
         return frozenset(self.devices)
 
     def open(self, held: Held) -> Held:
-        """Return those of its devices that can be given while others of them are held."""
+        """Return those of its devices that are available while others of them are held."""
         if held not in self._open:
             left = dict(self.totals)
             for name in held:
@@ -74,16 +74,16 @@ class Room:
         self._unit_of = {name: unit for unit in self.units for name in unit.names}
 
     def open(self, held: Held) -> set[DeviceId]:
-        """Return the devices that can be given while others are held."""
+        """Return the devices that are available while others are held."""
         return {name for unit in self.units for name in unit.open(unit.names & held)}
 
     def left(self, in_use: InUse) -> Fraction:
-        """Return how many units are left, in parts of one."""
+        """Return how many units are left, as a fraction."""
         held = in_use.devices()
         return sum((unit.left(unit.names & held, in_use) for unit in self.units), Fraction())
 
     def taken(self, devices: Collection[DeviceId], in_use: InUse) -> Fraction:
-        """Return how much of what is left goes if some devices are given."""
+        """Return how much of what is left is used up if some devices are allocated."""
         held = in_use.devices()
         given: dict[Unit, Held] = {}
         for each in devices:
@@ -99,7 +99,7 @@ class Room:
         )
 
     def share_of(self, devices: Collection[DeviceId]) -> Fraction:
-        """Return how many units some devices are, in parts of one."""
+        """Return how many units some devices are, as a fraction."""
         return sum(
             (Fraction(1, len(u.devices)) for each in devices if (u := self._unit_of.get(each))),
             Fraction(),

@@ -65,7 +65,7 @@ class BrokenSelector:
 
 
 class CelSelector:
-    """A compiled expression, and the answers it gave."""
+    """A compiled expression, and its answers so far."""
 
     def __init__(self, compiled: CompiledSelector) -> None:
         self.compiled = compiled
@@ -136,7 +136,7 @@ def _scalar(value: object) -> Attribute:
 
 
 class CelSelectorCompiler:
-    """Expressions of resource.k8s.io as stored: everything on, equal texts shared."""
+    """Expressions of resource.k8s.io as stored: all features on, equal texts share one object."""
 
     def selector(self, text: str) -> DeviceSelector:
         """Return the selector of an expression."""

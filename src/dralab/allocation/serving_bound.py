@@ -69,7 +69,7 @@ class Supply:
     unions: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
 
     def add(self, state: NodeState, nodes: int, budget: int) -> bool:
-        """Count some nodes of one state; False: their cards have too many patterns."""
+        """Count some nodes of one state; False if their cards have too many patterns."""
         planners = [state.shape.planner(kind, budget) for kind in self.kinds]
         for number, planner in enumerate(planners):
             if not _is_plain(planner):
@@ -117,7 +117,7 @@ class Supply:
             self.unions.append((size, nodes, tuple(large)))
 
     def constrain(self, model: Any, served: Sequence[Any], times: Any, label: str = "") -> None:
-        """Add what so many times these nodes can serve to a CP-SAT model.
+        """Add what so many of these nodes can serve to a CP-SAT model.
 
         `served` are the numbers of pods of each kind, `times` a number or a variable.
         """

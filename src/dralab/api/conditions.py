@@ -14,7 +14,7 @@ RULES: Final = RuleTables(globals())
 
 
 def condition_errors(conditions: Sequence[Mapping[str, Any]] | None, path: str) -> list[FieldError]:
-    """Return what is wrong with a list of conditions."""
+    """Return the errors of a list of conditions."""
     found: list[FieldError] = []
     types: set[str] = set()
     for index, condition in enumerate(conditions or ()):
@@ -28,7 +28,7 @@ def condition_errors(conditions: Sequence[Mapping[str, Any]] | None, path: str) 
 
 
 def reason_problems(reason: str) -> list[str]:
-    """Return why a text is not a reason."""
+    """Return the problems of a reason."""
     if REASON.fullmatch(reason):
         return []
     return [

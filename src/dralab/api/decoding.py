@@ -1,4 +1,4 @@
-"""Objects as a Go server reads and writes them: typed, canonical, and complaining in Go's words.
+"""Objects as a Go server reads and writes them: typed, canonical, with Go's error messages.
 
 A server decodes JSON into structs and encodes these again. So unknown fields are found and
 dropped, wrong types refused, quantities and times rewritten, plain zero values dropped, and
@@ -55,7 +55,7 @@ MAX_STRICT_ERRORS: Final = 100  # sigs.k8s.io/json: no more are gathered
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """Which fields of a struct are always shown, in its order, and which tell zero from absent."""
+    """Which fields of a struct are always written, and which distinguish zero from absent."""
 
     always: tuple[str, ...] = ()
     pointers: frozenset[str] = frozenset()
@@ -362,7 +362,7 @@ class _Struct:
             seen.empties.append(EmptyField(holder, name, value, shown))
 
     def _goes(self, name: str, zero: Any) -> bool:
-        """Return whether a field is not kept with this zero value."""
+        """Return whether a field with this zero value is dropped."""
         if not self.fields[name][2] or zero is None:
             return True
         # An empty list or map is as good as none; a struct is not, nor what is kept as it is.
@@ -398,7 +398,7 @@ class _Walk:
         self.wrong: DecodingError | None = None
 
     def check(self, schema: Schema, value: Any) -> None:
-        """Check a whole object. DecodingError: what Go complains of first."""
+        """Check a whole object. DecodingError: the error that Go reports first."""
         self.value(schema, value, _Whereabouts())
         if self.wrong is not None:
             raise self.wrong
@@ -475,7 +475,7 @@ class _Walk:
         return False
 
     def _note(self, text: str) -> None:
-        """Remember the first wrong type: Go reads on, to find what it cannot read at all."""
+        """Remember the first wrong type: Go reads on to find syntax errors."""
         if self.wrong is None:
             self.wrong = DecodingError(text)
 

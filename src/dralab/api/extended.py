@@ -89,7 +89,7 @@ class ExtendedStrategy(Strategy):
         return found
 
     def mend(self, value: JsonDict) -> list[str]:
-        """Change what is read as something else; return what to warn of."""
+        """Rewrite fields that are read as others; return warnings."""
         found = self.base.mend(value)
         return found if self._mend is None else found + self._mend(value)
 
@@ -120,11 +120,11 @@ class ExtendedStrategy(Strategy):
         self.base.prepare_status(new, old, now)
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong; added fields of a wrong shape alone, since the base reads them."""
+        """Return the errors; added fields of a wrong shape alone, since the base reads them."""
         return self._shape_errors(value) or self.base.validate(value) + self._checked(value)
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a change; if it may be made, in the added fields too."""
+        """Return the errors of a change; if it may be made, in the added fields too."""
         wrong = self._shape_errors(new)
         return wrong or self.base.validate_update(new, old) or self._checked(new)
 

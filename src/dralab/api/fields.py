@@ -71,7 +71,7 @@ class FieldError:
 
 
 def required(field: str, detail: str = "") -> FieldError:
-    """A field that must be there is not."""
+    """A required field is missing."""
     return FieldError("FieldValueRequired", field, "", detail)
 
 
@@ -86,7 +86,7 @@ def each(field: str, value: Any, problems: Sequence[str]) -> list[FieldError]:
 
 
 def duplicate(field: str, value: Any) -> FieldError:
-    """A value that must be unique is there twice."""
+    """A value that must be unique is a duplicate."""
     return FieldError("FieldValueDuplicate", field, value)
 
 
@@ -113,14 +113,14 @@ def forbidden(field: str, detail: str) -> FieldError:
 
 
 def not_found(field: str, value: Any) -> FieldError:
-    """A value names something that is not there."""
+    """A value names something that does not exist."""
     return FieldError("FieldValueNotFound", field, value)
 
 
 def not_supported(
     field: str, value: Any, supported: Sequence[str], *, ordered: bool = False
 ) -> FieldError:
-    """A value is none of the known ones, which are shown sorted unless they are `ordered`."""
+    """A value is not one of the supported ones, which are sorted unless `ordered`."""
     known = ", ".join(json.dumps(item) for item in (supported if ordered else sorted(supported)))
     return FieldError("FieldValueNotSupported", field, value, f"supported values: {known}")
 

@@ -37,7 +37,7 @@ def gated_in(definition: str) -> Mapping[str, Sequence[str]]:
 
 
 def drop(value: JsonDict, old: Mapping[str, Any] | None, release: str, off: frozenset[str]) -> None:
-    """Take the fields whose gates are `off` out of an object, but for those that `old` uses."""
+    """Remove the fields whose gates are `off` from an object, except those that `old` uses."""
     paths = paths_of(release, str(value["apiVersion"]), str(value["kind"]), off)
     _take_out(value, _used(value, paths, old))
 
@@ -45,7 +45,7 @@ def drop(value: JsonDict, old: Mapping[str, Any] | None, release: str, off: froz
 def without(
     value: JsonDict, paths: Iterable[Path], old: Mapping[str, Any] | None = None
 ) -> JsonDict:
-    """Return an object without the fields at some paths, but for those that `old` uses.
+    """Return an object without the fields at some paths, except those that `old` uses.
 
     The object itself is returned where it has none of them.
 

@@ -134,7 +134,7 @@ class Kinds:
         return cls(kinds, release)
 
     def add(self, kind: Kind) -> None:
-        """Take a kind in; one with the same group, version and plural is replaced."""
+        """Add a kind; one with the same group, version and plural is replaced."""
         self._by_path[kind.group, kind.version, kind.plural] = kind
         self._by_kind[kind.api_version, kind.kind] = kind
         versions = self._groups.setdefault(kind.group, {})
@@ -193,7 +193,7 @@ class Kinds:
         return list(self._groups.get(group, ()))
 
     def is_left_to_others(self, group: str) -> bool:
-        """Whether a group has no built-in kind: what it does not have, any other server may have.
+        """Whether a group has no built-in kind, so that another server may serve it.
 
         A real server answers what it does not know of such a group like an unknown path.
         """

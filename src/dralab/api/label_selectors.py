@@ -12,7 +12,7 @@ from dralab.values.json_types import JsonDict
 
 
 def label_selector_problems(selector: JsonDict, path: str) -> list[FieldError]:
-    """Return what is wrong with a metav1.LabelSelector."""
+    """Return the errors of a metav1.LabelSelector."""
     errors = label_problems(selector.get("matchLabels") or {}, f"{path}.matchLabels")
     for index, item in enumerate(selector.get("matchExpressions") or ()):
         at = f"{path}.matchExpressions[{index}]"

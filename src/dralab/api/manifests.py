@@ -119,7 +119,7 @@ class ManifestProblem:
 
 @dataclass(slots=True)
 class Manifests:
-    """What was read: the objects that are good, in the order of the input, and all problems.
+    """What was read: the valid objects, in the order of the input, and all problems.
 
     `newer` counts the unknown fields of stored objects, by kind and path. `skipped` are files of
     a gathered dump that have no object of interest. `is_snapshot`: all objects are those of one
@@ -143,7 +143,7 @@ class Manifests:
 
 @dataclass(frozen=True, slots=True)
 class CheckedObject:
-    """What a check says: the form to go on with, what is wrong, and what it does not know."""
+    """The result of a check: the normalized object, its errors, and unknown fields."""
 
     object: JsonDict
     errors: Sequence[FieldError] = ()
@@ -190,7 +190,7 @@ def is_relevant(file: SourceFile) -> bool:
 
 
 def located(problems: Sequence[ManifestProblem]) -> list[ManifestProblem]:
-    """Return problems with the lines of their fields, as far as their files can be read again."""
+    """Return problems with the lines of their fields, if their files can be read again."""
     by_file: dict[str, dict[int, Mapping[str, int]]] = {}
     for problem in problems:
         name = problem.origin.file

@@ -1,4 +1,4 @@
-"""The fields of Kubernetes' Go types: protobuf numbers, and what a value not there stands for.
+"""The fields of Kubernetes' Go types: protobuf numbers, and the meaning of absent values.
 
 Facts are data (`data/messages.json.gz`, written by `tools/generate_messages.py`). A Go struct
 without a pointer is always there, and so is a field that Go does not leave out when empty:

@@ -44,7 +44,7 @@ def problems(
     checks: str = "",
     owners_by_index: bool = False,
 ) -> list[FieldError]:
-    """Return what is wrong with the metadata of a new object.
+    """Return the errors of the metadata of a new object.
 
     Where `prefixed` is false, `generateName` is not looked at: the name made of it is. `checks`
     are those of a change (see `change_problems`). With `owners_by_index`, as of 1.37, errors say
@@ -84,7 +84,7 @@ def problems(
 
 
 def _part_problems(metadata: Metadata, known: Metadata) -> dict[str, list[FieldError]]:
-    """Return what is wrong with the parts that are not as they are in `known`, by part."""
+    """Return the errors of the parts that are not as they are in `known`, by part."""
     found = {}
     for part, found_in in _PARTS:
         value = metadata.get(part)
@@ -115,7 +115,7 @@ def _names_of_finalizers(metadata: Metadata, known: Metadata) -> list[FieldError
 
 
 def label_problems(labels: Mapping[str, str], path: str) -> list[FieldError]:
-    """Return what is wrong with a map of labels."""
+    """Return the errors of a map of labels."""
     errors: list[FieldError] = []
     for key, value in labels.items():
         if _is_label(key, value):
@@ -143,7 +143,7 @@ def _is_annotation(key: str) -> bool:
 def annotation_problems(
     annotations: Mapping[str, str], path: str = "metadata.annotations"
 ) -> list[FieldError]:
-    """Return what is wrong with a map of annotations."""
+    """Return the errors of a map of annotations."""
     errors = []
     for key in annotations:
         if _is_annotation(key):
@@ -160,7 +160,7 @@ def annotation_problems(
 
 
 def as_before_1_37(errors: list[FieldError]) -> list[FieldError]:
-    """Return errors as servers have them that do not say which of the owners is wrong."""
+    """Return errors in the words of servers that do not say which owner is wrong."""
     return [_of_any_owner(error) if _OWNER.match(error.field) else error for error in errors]
 
 
@@ -174,7 +174,7 @@ def _of_any_owner(error: FieldError) -> FieldError:
 
 
 def template_problems(metadata: Metadata, path: str) -> list[FieldError]:
-    """Return what is wrong with the metadata of claims made from a template.
+    """Return the errors of the metadata of claims made from a template.
 
     Source: `ValidateTemplateObjectMeta` of k8s.io/kubernetes `pkg/apis/core/validation`.
     """
@@ -239,7 +239,7 @@ def _finalizer_problems(finalizers: Any) -> list[FieldError]:
 
 
 def finalizer_errors(name: str, path: str) -> list[FieldError]:
-    """Return what is wrong with one finalizer of a built-in kind."""
+    """Return the errors of one finalizer of a built-in kind."""
     return _qualified_errors(name, path) + _standard_errors(name, path)
 
 
@@ -270,7 +270,7 @@ def _standard_errors(name: str, path: str) -> list[FieldError]:
 def change_problems(
     new: Metadata, old: Metadata, checks: str = "u", *, owners_by_index: bool = False
 ) -> list[FieldError]:
-    """Return what is wrong with metadata that replaces `old`; what was stored before is good.
+    """Return the errors of metadata that replaces `old`; what was stored before is good.
 
     `checks` tells how often upstream looks at it, beyond the two times for all kinds, and so how
     often an error is reported: `C` as at metadata of a new object, `U` as at a changed one, in

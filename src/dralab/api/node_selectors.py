@@ -14,7 +14,7 @@ FIELDS: Final[Mapping[str, Callable[[str], list[str]]]] = {"metadata.name": subd
 
 
 def node_selector_errors(selector: Mapping[str, Any], path: str) -> list[FieldError]:
-    """Return what is wrong with a node selector."""
+    """Return the errors of a node selector."""
     terms = selector.get("nodeSelectorTerms") or ()
     if not terms:
         return [required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")]
@@ -25,7 +25,7 @@ def node_selector_errors(selector: Mapping[str, Any], path: str) -> list[FieldEr
 
 
 def term_errors(term: Mapping[str, Any], path: str, *, any_value: bool = False) -> list[FieldError]:
-    """Return what is wrong with one term; `any_value` takes values that no label can have."""
+    """Return the errors of one term; `any_value` takes values that no label can have."""
     found: list[FieldError] = []
     for number, item in enumerate(term.get("matchExpressions") or ()):
         at = f"{path}.matchExpressions[{number}]"
@@ -38,7 +38,7 @@ def term_errors(term: Mapping[str, Any], path: str, *, any_value: bool = False) 
 def requirement_errors(
     item: Mapping[str, Any], path: str, *, any_value: bool = False
 ) -> list[FieldError]:
-    """Return what is wrong with one requirement on a label."""
+    """Return the errors of one requirement on a label."""
     found: list[FieldError] = []
     values = item.get("values") or ()
     match item.get("operator"):

@@ -24,7 +24,7 @@ _TEXT: Final = re.compile(r"v?(\d+\.\d+)(\.\d+)?")
 
 
 class ReleaseError(ValueError):
-    """A text names no release that is known; `str` says which are."""
+    """A text does not name a known release; `str` lists them."""
 
 
 @cache
@@ -76,12 +76,12 @@ def is_since(release: str, first: str) -> bool:
 
 
 def since(holds: Callable[[str], bool]) -> str:
-    """Return the first release of which something holds; "" if there is none."""
+    """Return the first release for which something holds; "" if there is none."""
     return next(filter(holds, reversed([*versions()])), "")
 
 
 def merged(release: str, part: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """Return a table of a release, where `part` has that of the newest and the differences."""
+    """Return a table of a release; `part` has that of the newest and the differences."""
     table: dict[str, Any] = {}
     for name in versions():
         _patch(table, part(name))

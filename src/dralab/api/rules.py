@@ -62,7 +62,7 @@ TELLING: Final = re.compile(
 
 
 class RuleError(ValueError):
-    """A line of a table that is not a rule."""
+    """A line of a table that is not a valid rule."""
 
 
 class FieldRule(NamedTuple):
@@ -122,7 +122,7 @@ class Ruleset:
         return found
 
     def __call__(self, value: JsonObject, path: str, more: Any = None) -> list[FieldError]:
-        """Return what is wrong with a struct."""
+        """Return the errors of a struct."""
         errors: list[FieldError] = []
         # Structs of the same fields are looked at in the same way: most are a few of many fields.
         steps = self._plans.get(tuple(value))
@@ -320,7 +320,7 @@ class RuleTables:
         raise KeyError(word)
 
     def _expression(self, text: str) -> Callable[[Any], Any]:
-        """Return a function of a struct, or of a value that is called `it`.
+        """Return a function of a struct, or of a value named `it`.
 
         The text is one of our own files, so it may be evaluated.
         """

@@ -67,16 +67,16 @@ class DecodingNotes:
 
 
 class Unclear(Exception):  # noqa: N818 - no error yet: a second look will tell
-    """The fast way found something to complain about."""
+    """The fast way found a problem."""
 
 
 def as_it_is(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
-    """Take anything."""
+    """Accept anything."""
     return value
 
 
 def exactly(kind: type) -> Decode:
-    """Return what takes values of one type alone."""
+    """Return a decoder of values of one type."""
 
     def decode(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
         if type(value) is not kind:
@@ -87,7 +87,7 @@ def exactly(kind: type) -> Decode:
 
 
 def integer_below(limit: int) -> Decode:
-    """Return what takes integers of the size; 1.0 is one."""
+    """Return a decoder of integers of the size; it accepts 1.0."""
 
     def decode(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
         if type(value) is int and -limit <= value < limit:

@@ -1,4 +1,4 @@
-"""What objects look like: fields, types, and how lists and maps merge.
+"""The schemas of objects: fields, types, and how lists and maps merge.
 
 The structure of the standard kinds is data of each release (`data/definitions-*.json.gz`, written
 by `tools/generate_schemas.py`), read when first asked for; custom resources bring their own.
@@ -201,7 +201,7 @@ class Schemas:
         return {**raw, "properties": {k: v for k, v in known.items() if k not in later}}
 
     def later_in(self, name: str) -> Collection[str]:
-        """Return the fields of a definition that the newest release added, where `MIXED` is."""
+        """Return the fields of a definition that the newest release added, for `MIXED`."""
         found: Collection[str] = self._later.get(name, NO_TEXTS)
         return found
 

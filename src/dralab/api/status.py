@@ -121,17 +121,17 @@ class ApiError(Exception):
 
     @classmethod
     def failed(cls, message: str) -> "ApiError":
-        """What a real server has no reason for: it blames itself for some mistakes of clients."""
+        """An InternalError, as a real server also answers to some mistakes of clients."""
         return cls("", message, code=HTTPStatus.INTERNAL_SERVER_ERROR)
 
     @classmethod
     def bad_request(cls, message: str) -> "ApiError":
-        """A request that makes no sense."""
+        """A bad request."""
         return cls("BadRequest", message)
 
     @classmethod
     def not_found(cls, resource: str, name: str, *, group: str = "") -> "ApiError":
-        """There is no such object; `resource` is the plural."""
+        """The object does not exist; `resource` is the plural."""
         return cls(
             "NotFound",
             f'{_qualified(resource, group)} "{name}" not found',
@@ -140,7 +140,7 @@ class ApiError(Exception):
 
     @classmethod
     def already_exists(cls, resource: str, name: str, *, group: str = "") -> "ApiError":
-        """There is such an object already; `resource` is the plural."""
+        """The object exists already; `resource` is the plural."""
         return cls(
             "AlreadyExists",
             f'{_qualified(resource, group)} "{name}" already exists',
@@ -149,7 +149,7 @@ class ApiError(Exception):
 
     @classmethod
     def conflict(cls, resource: str, name: str, why: str, *, group: str = "") -> "ApiError":
-        """The object is not as the writer thought; `resource` is the plural."""
+        """The object was changed since the writer read it; `resource` is the plural."""
         return cls(
             "Conflict",
             f'Operation cannot be fulfilled on {_qualified(resource, group)} "{name}": {why}',

@@ -1,4 +1,4 @@
-"""What a server makes of the objects of one kind, beyond what it does with all of them.
+"""What a server does with the objects of one kind, beyond what it does with all of them.
 
 Upstream calls this a registry strategy. The base does nothing and forbids nothing; kinds that
 code reasons about override what they need. All methods are pure: no clock, no store.
@@ -87,7 +87,7 @@ class Strategy:
         return None
 
     def mend(self, value: JsonDict) -> list[str]:  # noqa: ARG002 - for others
-        """Change, before it is decoded, what is read as something else; return what to warn of."""
+        """Rewrite, before decoding, fields that are read as others; return warnings."""
         return []
 
     def effort(self, size: int, version: str) -> int:  # noqa: ARG002 - for others
@@ -139,30 +139,30 @@ class Strategy:
         old: JsonDict,  # noqa: ARG002 - for others
         writer: StatusWriter,  # noqa: ARG002 - for others
     ) -> list[FieldError]:
-        """Return what a user may not change of a status, who may write to it otherwise."""
+        """Return what a user who may write a status may not change in it."""
         return []
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a new object, its metadata apart."""
+        """Return the errors of a new object, its metadata apart."""
         return self.rules(value, "")
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a changed object, its metadata apart."""
+        """Return the errors of a changed object, its metadata apart."""
         return self.validate(new) if self.change_rules is None else self.change_rules(new, "", old)
 
     def prepare_part(self, subresource: str, new: JsonDict, old: JsonDict, now: str) -> None:
         """The same for a write to another subresource, such as `approval`."""
 
     def validate_part(self, subresource: str, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002 - for others
-        """Return what is wrong with a write to another subresource, such as `approval`."""
+        """Return the errors of a write to another subresource, such as `approval`."""
         return []
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a changed status."""
+        """Return the errors of a changed status."""
         return self.status_rules(new, "", old)
 
     def creation_warnings(self, value: JsonDict) -> list[str]:  # noqa: ARG002 - for others
-        """Return what a client should know about what it wants to create, good or not."""
+        """Return the warnings about a new object, valid or not."""
         return []
 
     def creation_refusal(self) -> str:
@@ -177,7 +177,7 @@ class Strategy:
         """Note in an object that its deletion has begun; nested parts are shared: copy them."""
 
     def name_problems(self, name: str) -> list[str]:
-        """Return why a name is none for this kind."""
+        """Return the problems of a name of this kind."""
         return names.subdomain_problems(name)
 
     def in_version(
@@ -190,5 +190,5 @@ class Strategy:
         return list(errors)
 
     def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:  # noqa: ARG002 - for others
-        """Return what a client should know about an object that is good, and was `old` before."""
+        """Return the warnings about a valid object that replaces `old`."""
         return []

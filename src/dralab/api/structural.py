@@ -120,7 +120,7 @@ def drop_nulls(schema: Schema, value: Any) -> None:
 
 
 class TooManyDefaultsError(ValueError):
-    """The defaults of a schema would make an object many times as large as it was sent."""
+    """The defaults of a schema would make an object many times as large as the client sent it."""
 
     def __init__(self) -> None:
         super().__init__(f"the defaults of its schema add more than {MAX_DEFAULTS} values")
@@ -203,7 +203,7 @@ def _check(schema: Schema, value: Any, path: str, depth: int) -> Iterator[FieldE
 
 
 def _enum_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
-    """Yield that a value is none of those that are allowed, of whichever type it is."""
+    """Yield an error if a value is not one of those that are allowed, whatever its type."""
     allowed = schema.get("enum")
     if allowed is not None and value not in allowed:
         # In the order of the schema: kube-openapi does not sort them.
@@ -271,7 +271,7 @@ def _number_errors(schema: Schema, value: float, path: str) -> Iterator[FieldErr
 
 
 def _out_of_range(schema: Schema, path: str) -> FieldError:
-    """Return the error of a number that its format does not hold; upstream names no field."""
+    """Return the error of a number that does not fit its format; upstream names no field."""
     form = f"with format {schema['format']}" if schema.get("format") else "(default format)"
     return invalid_value("<nil>", "", f"Checked value must be of type integer {form} in {path}")
 
@@ -318,7 +318,7 @@ def _array_errors(schema: Schema, value: list[Any], path: str, depth: int) -> It
 
 
 def _embedded_errors(value: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """Yield what an embedded object lacks to be one.
+    """Yield the required fields that an embedded object lacks.
 
     Source: k8s.io/apiextensions-apiserver `pkg/apiserver/schema/objectmeta/validation.go`.
     """
@@ -343,7 +343,7 @@ def _embedded_errors(value: Mapping[str, Any], path: str) -> Iterator[FieldError
 
 
 def _embedded_metadata_errors(metadata: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """Yield what is wrong with the texts in an embedded object's metadata."""
+    """Yield the errors of the texts in an embedded object's metadata."""
     labels, annotations = metadata.get("labels"), metadata.get("annotations")
     if _are_texts(annotations):
         yield from annotation_problems(annotations, f"{path}.annotations")
@@ -378,7 +378,7 @@ def _duplicates(schema: Schema, value: list[Any], path: str) -> Iterator[FieldEr
 
 
 def _mark(value: Any) -> Any:
-    """Return what is equal for equal JSON values, and can be looked up: true is not 1."""
+    """Return a hashable key that is equal for equal JSON values: true is not 1."""
     if isinstance(value, dict):
         return frozenset((key, _mark(item)) for key, item in value.items())
     if isinstance(value, list):
@@ -446,7 +446,7 @@ def _join(path: str, name: str) -> str:
 
 
 def pattern_problem(pattern: str) -> str:
-    """Return why a pattern is none, in the words of Go's regexp as far as RE2 has them.
+    """Return why a pattern is invalid, in the words of Go's regexp as far as RE2 has them.
 
     >>> pattern_problem("^a+$"), pattern_problem("a(b")
     ('', 'error parsing regexp: missing closing ): `a(b`')

@@ -192,7 +192,7 @@ class _Builder:
         self._add(value, line, None, size)
 
     def _count(self, size: int, line: int) -> None:
-        """Count what aliases and merged keys stand for, before it is there."""
+        """Count what aliases and merged keys expand to, before they are expanded."""
         self.aliased += size
         if self.aliased > MAX_ALIASED:
             raise YamlError(f"has aliases that expand to more than {MAX_ALIASED} values", line)
@@ -256,7 +256,7 @@ class _Builder:
 
 
 def resolved(text: str) -> Any:
-    """Return what a plain scalar stands for.
+    """Return the value of a plain scalar.
 
     >>> [resolved(text) for text in ("12", "0x1f", "1.5", "yes", "~", "12:30", "v1")]
     [12, 31, 1.5, True, None, '12:30', 'v1']

@@ -1,4 +1,4 @@
-"""CPU time that flows have used of late: who has used least is served first."""
+"""CPU time that flows have used recently: the one that used least is served first."""
 
 from collections.abc import Callable, Hashable
 from typing import Final
@@ -28,7 +28,7 @@ class CpuUse:
         return len(self._used)
 
     def charge(self, flow: Hashable, seconds: float) -> None:
-        """Add to what a flow has used; less than nothing takes it back."""
+        """Add to what a flow has used; a negative value takes it back."""
         now = self._clock()
         self._used[flow] = min(max(self._at(flow, now) + seconds, 0.0), MOST), now
         if len(self._used) > self._most_kept:
@@ -36,7 +36,7 @@ class CpuUse:
             self._most_kept = max(KEPT, 2 * len(self._used))
 
     def of(self, flow: Hashable) -> float:
-        """Return what a flow has used of late."""
+        """Return what a flow has used recently."""
         return self._at(flow, self._clock())
 
     def _at(self, flow: Hashable, now: float) -> float:

@@ -1,4 +1,4 @@
-"""What a lock guards, said where it is used, and asserted in test runs.
+"""What a lock guards: declared at the methods, and asserted in test runs.
 
 The store's lock guards the objects of a store, and everything that is derived from them: indexes,
 roles, quotas, addresses, policies, definitions (`docs/concepts/concurrency.md`).
@@ -19,7 +19,7 @@ Method = Callable[Concatenate[Owner, P], R]
 
 
 def is_held(lock: Any) -> bool:
-    """Whether this thread holds a lock; taken for granted of one that cannot say it."""
+    """Whether this thread holds a lock; assumed for locks that cannot tell."""
     held: Callable[[], bool] | None = getattr(lock, "_is_owned", None)
     return held is None or held()
 
@@ -29,7 +29,7 @@ class NotHeldError(AssertionError):
 
 
 def guarded_by(lock: str) -> Callable[[Method[Owner, P, R]], Method[Owner, P, R]]:
-    """Say that a method is to be called with a lock held, which is named as seen from `self`.
+    """Declare that a method must be called with a lock held, named as an attribute of `self`.
 
     >>> class Counts:
     ...     def __init__(self, store):

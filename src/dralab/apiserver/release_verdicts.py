@@ -60,7 +60,7 @@ class ReleaseJudge:
         )
 
     def judged(self, objects: Sequence[JsonDict]) -> list[list[ReleaseVerdict]]:
-        """Return what is wrong with each object; definitions and namespaces count for all."""
+        """Return the errors of each object; definitions and namespaces count for all."""
         found: dict[int, list[ReleaseVerdict]] = {}
         order = sorted(range(len(objects)), key=lambda n: objects[n].get("kind") not in FIRST)
         for number in order:

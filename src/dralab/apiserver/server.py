@@ -219,7 +219,7 @@ class ApiServer:
             self.audit.began(request, status)
 
     def ended(self, request: HttpRequest, status: int) -> None:
-        """An answer that was not there at once has been given."""
+        """A long answer has ended."""
         if self.audit is not None:
             self.audit.ended(request, status)
 

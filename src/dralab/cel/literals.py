@@ -46,7 +46,7 @@ def mixed_literals(nodes: Iterable[Expr]) -> list[Issue]:
 
 
 def impossible_formats(nodes: Iterable[Expr]) -> list[Issue]:
-    """Return what is wrong with calls of `format` on literals."""
+    """Return the errors of calls of `format` on literals."""
     return [
         problem
         for node in nodes

@@ -75,7 +75,7 @@ class Program:
     def outcome(
         self, variables: Mapping[str, Any], limit: int = devices.MAX_COST
     ) -> tuple[Any, int]:
-        """Return the value, which is a CelError if it is one, and its cost."""
+        """Return the value, which may be a CelError, and its cost."""
         return evaluate(self.tree, variables, limit)
 
 

@@ -65,7 +65,7 @@ def _content(attributes: Path) -> bytes:
 
 
 def _problem(api: str, items: Any, driver: str) -> str:
-    """Return what is wrong with attributes, as their generation says it of a device in a pool."""
+    """Return the errors of attributes, as their generation says it of a device in a pool."""
     findings = named(api).read(SAMPLES[api](items, driver or "driver.example.com")).findings
     wrong = [str(each) for each in findings if each.level == "invalid"]
     return wrong[0].replace(PLACE, "") if wrong else ""

@@ -123,7 +123,7 @@ def _device_claims(pod: JsonObject) -> Collection[str]:
 
 
 def _device_claim_errors(pod: JsonDict) -> list[FieldError]:
-    """Return what is wrong with how a pod asks for devices of k8srm."""
+    """Return the errors of how a pod asks for devices of k8srm."""
     if not has_device_claims(pod):
         return []
     from dralab.prototypes.k8srm.normalize import normalize  # with the first such pod: large
@@ -229,18 +229,18 @@ class PrototypeStrategy(CustomStrategy):
         return subdomain_problems(name.lower())
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with an object: its schema's errors, then its reader's."""
+        """Return the errors of an object: its schema's errors, then its reader's."""
         found = super().validate(value)
         if found or self.read is None:
             return found
         return _errors(value, self.read(value))
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002 - every field may change
-        """Return what is wrong with a changed object."""
+        """Return the errors of a changed object."""
         return self.validate(new)
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a changed status."""
+        """Return the errors of a changed status."""
         found = super().validate_status(new, old)
         if found or self.read is None:
             return found

@@ -240,7 +240,7 @@ class _Nodes:
         return self._ruled_out(self.unfit, (), [])
 
     def diagnosed(self, *, refused: bool = False) -> Diagnosis | None:
-        """Return what is wrong with the devices of the nodes that count for the pod."""
+        """Return the errors of the devices of the nodes that count for the pod."""
         names = self.candidates or list(self.short) or list(self.closed)
         names = names[: max(MOST_UNFIT, len(self.candidates))]
         nodes, known = [self.asked.node(name) for name in names], self.waiting.known

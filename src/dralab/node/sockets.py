@@ -446,7 +446,7 @@ def _knock(path: Path) -> None:
 
 
 def _bad_endpoint(endpoint: str) -> str:
-    """Return what is wrong with the path at which a plugin serves; empty if nothing is."""
+    """Return the errors of the path at which a plugin serves; empty if nothing is."""
     if not endpoint.startswith("/") or "\0" in endpoint:
         return f"{_quoted(endpoint)} is not an absolute path"
     if (length := len(endpoint.encode())) > wire.LONGEST_PATH:

@@ -239,7 +239,7 @@ class OwnGeneration(ABC):
         return ()
 
     def check(self, item: JsonObject) -> Iterable[Finding]:  # noqa: ARG002 - for authors
-        """Yield what is wrong with an object beyond its schema: `invalid`, `legacy`, `warning`."""
+        """Yield the errors of an object beyond its schema: `invalid`, `legacy`, `warning`."""
         return ()
 
     def uses(self, container: JsonObject) -> Sequence[str]:

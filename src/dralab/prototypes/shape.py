@@ -45,7 +45,7 @@ class Shape:
         return part(self.raw, whole=self.whole)
 
     def findings(self, value: Any, path: str = "") -> list[Finding]:
-        """Return what is wrong with a value; nulls of fields count as absent and are dropped."""
+        """Return the errors of a value; nulls of fields count as absent and are dropped."""
         found = shape_errors(self._typed, value, path)
         if not any(error.reason == TYPE for error in found):
             structural.drop_nulls(self.raw, value)
@@ -64,7 +64,7 @@ POD: Final = Shape(struct({"metadata": METADATA, "spec": anything()}, ("metadata
 
 
 def standard(item: JsonDict, added: Mapping[str, Schema] = NOTHING) -> list[Finding]:
-    """Return what is wrong with the shape of a kind of Kubernetes; nothing for other kinds.
+    """Return the errors of the shape of a kind of Kubernetes; nothing for other kinds.
 
     `added` are fields that an older API adds to pods, such as `spec.containers[].devices`, with
     their schemas.

@@ -84,7 +84,7 @@ class Watchdog:
         return ", ".join(f"{place} changed {n} times" for place, n in counts.most_common(3))
 
     def at_end(self, history: TrialHistory) -> list[TrialViolation]:
-        """Return what is wrong with what is left, and with the history."""
+        """Return the errors of what is left, and with the history."""
         found: list[TrialViolation] = []
         before, self._report = self._report, lambda *told: found.append(TrialViolation(*told))
         try:

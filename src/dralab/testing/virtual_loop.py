@@ -278,7 +278,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 return
 
     def stop(self) -> None:
-        """End it."""
+        """Stop."""
         self.close()
 
     def set_exception_handler(self, handler: Any) -> None:

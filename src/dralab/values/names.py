@@ -26,7 +26,7 @@ C_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def label_problems(name: str, unit: str = "characters") -> list[str]:
-    """Return why a text is not a DNS label (RFC 1123)."""
+    """Return the problems of a DNS label (RFC 1123)."""
     problems = []
     if len(name) > 63:
         problems.append(f"must be no more than 63 {unit}")
@@ -42,7 +42,7 @@ def label_problems(name: str, unit: str = "characters") -> list[str]:
 
 
 def label_1035_problems(name: str) -> list[str]:
-    """Return why a text is not a DNS label that begins with a letter (RFC 1035)."""
+    """Return the problems of a DNS label that begins with a letter (RFC 1035)."""
     problems = []
     if len(name) > 63:
         problems.append("must be no more than 63 characters")
@@ -57,7 +57,7 @@ def label_1035_problems(name: str) -> list[str]:
 
 
 def subdomain_problems(name: str, unit: str = "characters") -> list[str]:
-    """Return why a text is not a DNS subdomain (RFC 1123)."""
+    """Return the problems of a DNS subdomain (RFC 1123)."""
     problems = []
     if len(name) > 253:
         problems.append(f"must be no more than 253 {unit}")
@@ -72,7 +72,7 @@ def subdomain_problems(name: str, unit: str = "characters") -> list[str]:
 
 
 def qualified_problems(name: str) -> list[str]:
-    """Return why a text is not a qualified name: an optional subdomain, `/`, and a name."""
+    """Return the problems of a qualified name: an optional subdomain, `/`, and a name."""
     problems = []
     prefix, slash, rest = name.rpartition("/")
     if name.count("/") > 1:
@@ -116,7 +116,7 @@ def is_qualified(name: str) -> bool:
 
 
 def label_value_problems(value: str) -> list[str]:
-    """Return why a text is not a label value."""
+    """Return the problems of a label value."""
     problems = []
     if len(value) > 63:
         problems.append("must be no more than 63 bytes")
@@ -131,7 +131,7 @@ def label_value_problems(value: str) -> list[str]:
 
 
 def c_identifier_problems(name: str) -> list[str]:
-    """Return why a text is not a C identifier."""
+    """Return the problems of a C identifier."""
     if C_IDENTIFIER.fullmatch(name):
         return []
     return [
@@ -142,7 +142,7 @@ def c_identifier_problems(name: str) -> list[str]:
 
 
 def config_key_problems(key: str) -> list[str]:
-    """Return why a text is not a key of a config map or secret."""
+    """Return the problems of a key of a config map or secret."""
     problems = []
     if len(key) > 253:
         problems.append("must be no more than 253 characters")
@@ -181,7 +181,7 @@ def header_problems(name: str) -> list[str]:
 
 
 def search_path_problems(name: str) -> list[str]:
-    """Return why a text is not a domain to search in: a subdomain that may have underscores."""
+    """Return the problems of a domain to search in: a subdomain that may have underscores."""
     problems = []
     if len(name) > 253:
         problems.append("must be no more than 253 characters")

@@ -31,7 +31,7 @@ BUDGET = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class CaseVerdict:
-    """One case: what was returned, and what is wrong with it."""
+    """One case: the result, and its problems."""
 
     name: str
     results: list[dict[str, Any]]
@@ -50,7 +50,7 @@ def judged(cases: Sequence[JsonObject]) -> Iterator[CaseVerdict]:
 
 
 def readable(case: object) -> bool:
-    """Return whether something is a case of one of the three shapes."""
+    """Return whether a value is a case in one of the three formats."""
     if not isinstance(case, dict) or not {"name", "claims", "classes", "slices", "node"} <= (
         case.keys()
     ):
@@ -182,7 +182,7 @@ def _comparable_result(item: JsonObject) -> object:
 
 
 def _plain(value: object) -> object:
-    """Return a value without its empty parts, whose presence says nothing."""
+    """Return a value without its empty parts."""
     if isinstance(value, dict):
         found = {name: _plain(part) for name, part in sorted(value.items())}
         return {name: part for name, part in found.items() if part not in (None, [], {})}
@@ -210,7 +210,7 @@ def _chosen_alternatives(case: JsonObject, results: Sequence[JsonObject]) -> dic
 def _violations(
     case: JsonObject, results: Sequence[JsonObject], reader: v1.V1Reader
 ) -> Iterator[str]:
-    """Hold the allocations against the objects, by code that shares nothing with the search."""
+    """Check the allocations against the objects, with code that shares nothing with the search."""
     held = [HeldDevice(DeviceKey(*_id(item))) for item in case.get("allocatedDevices") or ()]
     held += [
         HeldDevice(DeviceKey(*_id(item)), share=True, consumed=item.get("consumedCapacity") or {})

@@ -431,7 +431,7 @@ class Verifier:
         return frozenset()
 
     def _amounts(self, asked: JsonObject, key: DeviceKey) -> dict[str, Fraction] | None:
-        """Return what is taken of each capacity, None if the device has not what is asked."""
+        """Return the consumed amount of each capacity; None if the device does not have enough."""
         if asked.get("adminAccess"):
             return {}
         wanted = (asked.get("capacity") or {}).get("requests") or {}
@@ -482,7 +482,7 @@ class Verifier:
         return total
 
     def _has_room(self, asked: JsonObject, key: DeviceKey) -> bool:
-        """Return whether a shared device has what is asked left; All passes over it otherwise."""
+        """Return whether a shared device has enough left; requests for all devices skip it if not."""
         if not self._shared(key):
             return True
         amounts = self._amounts(asked, key) or {}
@@ -496,7 +496,7 @@ class Verifier:
         )
 
     def _copied(self, claim: int, result: JsonObject, key: DeviceKey) -> Iterator[str]:
-        """Yield what a result should have copied from its request and its device, and has not."""
+        """Yield what a result should have copied from its request and its device, but did not."""
         said = f"claim {claim}, request {result['request']}, device {key}"
         offer = self.offers.get(key)
         if offer is None:

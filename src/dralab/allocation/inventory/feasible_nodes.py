@@ -33,7 +33,7 @@ class FeasibleNodes:
         self._length = 0
 
     def of_kind(self, kind: Hashable) -> FeasibleNodesOfKind:
-        """Return where a kind may still fit: everywhere, if it was not asked before."""
+        """Return where a kind may still fit: everywhere, if it is asked for the first time."""
         found = self._kinds.get(kind)
         if found is None:
             if len(self._kinds) >= MOST_KINDS:

@@ -33,7 +33,7 @@ def _this_node(name: str) -> JsonDict:
 def placement(
     plan: Plan, pool_at: Callable[[int], PoolRecord], node: str, share_ids: ShareIds
 ) -> DevicePlacement:
-    """Return what a plan comes to on one node, which sees these pools by position."""
+    """Return the placement of a plan on one node, which sees these pools by position."""
     allocations = []
     for rows, configs, selector in zip(plan.rows, plan.configs, plan.selectors, strict=True):
         results: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""What planning comes to: a plan, "no" (None), or why neither is known."""
+"""The result of planning: a plan, "no" (None), or why neither is known."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Plan:
 
 
 class PlanFailure:
-    """No plan, for a reason that is not "no": an error, or too little effort."""
+    """No plan, but not a "no": an error, or the budget of effort was too small."""
 
     __slots__ = ("unknown",)
 

@@ -117,7 +117,7 @@ def _reads(claims: Iterable[Claim], alternatives: Iterable[Alternative]) -> Iter
 
 
 class NodeShape:
-    """What nodes have in common that see pools of the same shapes in the same way."""
+    """What nodes that see pools of the same shapes have in common."""
 
     def __init__(
         self,
@@ -286,7 +286,7 @@ class Planner:
         return list(groups.values())
 
     def _special(self) -> int:
-        """Return the devices whose results say more than who they are."""
+        """Return the devices whose results say more than the device's identity."""
         mask = 0
         for number, offer in enumerate(self.node_devices.offers):
             device = offer.device
@@ -301,7 +301,7 @@ class Planner:
         return self._relevant_of(states) if self._relevant_of else ()
 
     def plan(self, states: Sequence[PoolState], key: object) -> Planned:
-        """Work out the plan for a state that was not met before."""
+        """Compute the plan for a new state."""
         if self.known is None:
             # A selector fails on some device; whether that matters depends on what is really in
             # use, which states do not say.
@@ -392,7 +392,7 @@ class Planner:
         )
 
     def _bare(self, alternative: Alternative, devices: tuple[int, ...], state: PoolState) -> Plan:
-        """Return the plan of the usual kind: whole devices of one pool, and nothing to copy."""
+        """Return the usual plan: whole devices of one pool, and nothing to copy."""
         inside = [number - self.offset for number in devices]
         after = state.after(tuple([(number, None) for number in inside]))
         return Plan(

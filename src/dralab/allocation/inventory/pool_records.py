@@ -20,7 +20,7 @@ MOST_SELECTORS: Final = 1_000
 
 
 class PoolContent:
-    """What pools of the same devices and counters have in common, whatever their names.
+    """The content of pools with the same devices and counters, whatever their names.
 
     `unusable` and `why` say how it contradicts itself; `waits` whether some device is bound only
     under conditions. `slices` are those of one such pool.
@@ -67,7 +67,7 @@ class JudgedDevices:
         devices: Sequence[Device],
         sets: Mapping[str, Mapping[str, Number]],
     ) -> bool:
-        """Return whether no device draws on counters that are not among these sets of slices."""
+        """Return whether all counters that devices draw on are among these slices."""
         # Equal counter sets are one object each; who remembers the devices keeps them too.
         key = tuple([id(each.counter_sets) for each in slices if each.counter_sets])
         for device in devices:
@@ -82,7 +82,7 @@ class JudgedDevices:
         return True
 
     def forget(self) -> None:
-        """Forget everything, which costs time alone."""
+        """Forget everything: it is computed again when needed."""
         self._fine.clear()
 
 
@@ -356,7 +356,7 @@ class Pools:
         return found
 
     def reshape(self, states: Sequence[PoolState]) -> list[PoolState]:
-        """Find all shapes anew, because selectors read more; return the states in the new ones."""
+        """Recompute all shapes, because selectors read more; return the states in the new ones."""
         after = []
         for number, (record, state) in enumerate(zip(self.records, states, strict=True)):
             if record.irregular:
@@ -455,7 +455,7 @@ class Pools:
 
 
 def _plain(offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
-    """Return offers without counters: an irregular pool may name some that are not there."""
+    """Return offers without counters: an irregular pool may name counters that do not exist."""
     return tuple(
         offer._replace(
             device=Device(

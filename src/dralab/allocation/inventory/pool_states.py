@@ -42,7 +42,7 @@ FEW: Final = 16
 
 
 class PoolState:
-    """What can still be had of a pool of one shape; equal states are one object.
+    """What is left of a pool of one shape; equal states are one object.
 
     `free` are the unused devices whose counters still suffice. In `state` all
     others count as used, whole devices are not marked as charged, and a unit of which nothing is
@@ -99,7 +99,7 @@ class PoolState:
 
 
 class PoolShape:
-    """What all pools of one shape have in common, by the example of one of them."""
+    """What all pools of one shape have in common, taken from one of them."""
 
     def __init__(self, pool: Pool, features: AllocationFeatures) -> None:
         self.pool = pool
@@ -127,7 +127,7 @@ class PoolShape:
         return self._units
 
     def interned(self, state: DeviceState, before: PoolState | None = None) -> PoolState:
-        """Return the one object for a state; `before` is a state that differs in little."""
+        """Return the one object for a state; `before` is a similar state."""
         free = self._free(state, before)
         if self.by_units:
             return self._of_units(free, self._units_of(state, free, before))
@@ -262,7 +262,7 @@ class PoolShape:
         room: Mapping[int, tuple[Number, ...]],
         touched: int,
     ) -> PoolState:
-        """Return the state after devices changed hands, their counter groups counted again."""
+        """Return the state after devices were taken or released, with recounted counter groups."""
         _, _, held, whole = turn
         if self.by_units:
             return self._settled_units(before, touched, held, whole)
@@ -321,7 +321,7 @@ class PoolShapes:
         self._device_numbers: dict[Device, int] = {}
 
     def look_at(self, groups: Iterable[tuple[Device, ...]]) -> None:
-        """Read from the start what tells few devices apart: it is likely to be asked about.
+        """Include from the start the attributes that selectors are likely to read.
 
         Splitting shapes by a model or a NUMA node costs little and saves splitting them later;
         splitting them by a serial number would leave every node its own shape.
@@ -362,7 +362,7 @@ class PoolShapes:
             self._shapes.clear()
 
     def forget_shapes(self) -> None:
-        """Forget the shapes of pools: equal pools that come later have another."""
+        """Forget the shapes of pools: equal pools that come later get a new shape."""
         self._projections.clear()
         self._device_numbers.clear()
         self._shapes.clear()
@@ -408,7 +408,7 @@ class PoolShapes:
         return self._ids.setdefault(value, len(self._ids))
 
     def _seen(self, device: Device) -> object:
-        """Return all of a device that an allocation can depend on, its name apart."""
+        """Return all of a device that an allocation can depend on, except its name."""
         attributes: object
         if self._whole:
             attributes = tuple(

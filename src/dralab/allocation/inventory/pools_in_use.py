@@ -98,7 +98,7 @@ class PoolsInUse:
         self.states[index] = record.shape.holding(record.shape.empty, tuple(taking), held, whole)
 
     def reshape(self) -> None:
-        """Split shapes that selectors can tell apart by now; states keep their meaning."""
+        """Split shapes that selectors now tell apart; states keep their meaning."""
         self.states = self.pools.reshape(self.states)
 
     def take(self, seen: Sequence[int], plan: Plan) -> None:

@@ -25,7 +25,7 @@ NOT_ASKED: Final = (-1,)
 
 
 class Scope(NamedTuple):
-    """The groups whose devices may go together in order, each with what is asked of it.
+    """The groups whose devices may be combined, in order, each with what requests ask of it.
 
     `lowest` is the first device that could be the first of all.
     """
@@ -56,7 +56,7 @@ class SeveralRequests:
         self.plain = plain
 
     def first(self, state: PoolState) -> list[tuple[int, ...]] | None:
-        """Return the devices of each request by their numbers in the pool; None if there is no way.
+        """Return the numbers of the devices of each request; None if they do not fit.
 
         Of all ways the one that comes first in the order of requests and devices.
         """
@@ -88,7 +88,7 @@ class SeveralRequests:
         return rows
 
     def _way(self, scope: Scope, units: Sequence[UnitState]) -> tuple[int, ...] | None:
-        """Return the first way with the one group of a scope, and remember it there."""
+        """Return the first solution within the one group of a scope, and remember it."""
         ((group, ask),) = scope.asks
         found, low = self._worked_out(scope, units), self.units.lows[group]
         way = None if found is None else tuple([each - low for each in found])
@@ -154,7 +154,7 @@ class SeveralRequests:
 def _straight(
     scope: Scope, units: Sequence[UnitState], lows: Sequence[int], counts: Sequence[int]
 ) -> list[int] | None:
-    """Return what taking the first free device every time gives, None at a dead end.
+    """Return the result of always taking the first free device, None at a dead end.
 
     Where this succeeds, it is the first way of all.
     """
@@ -203,7 +203,7 @@ def several_requests(
     offset: int,
     eligibility: Eligibility,
 ) -> SeveralRequests | None:
-    """Return how the requests of a claim are served from one pool; None: that is for the search.
+    """Return how the requests of a claim are served from one pool; None: leave it to the search.
 
     `known` are the devices that suit each alternative, by their numbers on the node, where the pool
     begins at `offset`.

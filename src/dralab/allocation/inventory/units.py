@@ -1,4 +1,4 @@
-"""Counter groups on their own: what the partitions of one GPU can still give, whatever the others.
+"""Counter groups one by one: what the partitions of one GPU can still provide.
 
 What a group can give is a set of vectors: how many devices for each request of a claim. It depends
 on the group's state alone, of which there are few, however different the nodes are. Which devices a
@@ -25,7 +25,7 @@ MOST_UNITS: Final = 50_000
 
 
 class Needs:
-    """How many devices each request asks for, and sets of vectors of at most so many, as bits."""
+    """How many devices each request asks for, and sets of vectors up to that, as bits."""
 
     def __init__(self, counts: Sequence[int]) -> None:
         self.counts = tuple(counts)
@@ -39,7 +39,7 @@ class Needs:
         self._sums: dict[tuple[int, int], int] = {}
 
     def total(self, one: int, other: int) -> int:
-        """Return the set of sums of a vector of each set, no number larger than it needs to be."""
+        """Return the sums of vectors, one of each set, capped at what is needed."""
         key = (one, other)
         found = self._sums.get(key)
         if found is None:
@@ -59,7 +59,7 @@ class Needs:
 
 
 class Ask:
-    """What requests may have of a group: the devices that suit each, counted from its first."""
+    """What requests may take of a group: the devices that suit each, counted from its first."""
 
     __slots__ = ("masks", "needs")
 
@@ -69,7 +69,7 @@ class Ask:
 
 
 class UnitKind:
-    """What groups whose devices draw alike have in common: the states that they go through."""
+    """What groups whose devices draw alike have in common, with their states."""
 
     def __init__(self, consumptions: Mapping[int, Consumption], spent: Remaining) -> None:
         self.consumptions = consumptions
@@ -113,7 +113,7 @@ class UnitKind:
         return found
 
     def forget(self) -> None:
-        """Forget all states, which costs time alone."""
+        """Forget all states: they are computed again when needed."""
         for each in self._states.values():
             each.moves.clear()  # states hold on to those that follow them
         self._states.clear()
@@ -146,7 +146,7 @@ class UnitState:
         return found
 
     def can(self, ask: Ask) -> int:
-        """Return the vectors that this group can give, as a set; smaller ones are in it too."""
+        """Return the set of vectors that this group can provide, smaller ones included."""
         return self._within(ask, ask.needs.counts)
 
     def _within(self, ask: Ask, counts: tuple[int, ...]) -> int:

@@ -41,7 +41,7 @@ def worth_on(
     demand: LikelyRequests,
     requests: Iterable[Iterable[Alternative]],
 ) -> ServableDemand:
-    """Return what a node is good for; without a demand, for requests like these."""
+    """Return what a node is worth for the demand; without a demand, for requests like these."""
     if demand:
         return ServableDemand(
             node_devices,
@@ -57,7 +57,7 @@ def worth_on(
 
 
 def _part(node_devices: NodeDevices, eligibility: Eligibility, alternative: Alternative) -> float:
-    """Return the most of a counter group that a device of a request draws; 1 for plain devices."""
+    """Return the largest part of a counter group that one device draws; 1 for plain devices."""
     part = 0.0
     mask = ServableDemand(node_devices, eligibility, [LikelyRequest(alternative, 1.0)]).masks[0]
     for number in bits(mask):
@@ -75,7 +75,7 @@ def _part(node_devices: NodeDevices, eligibility: Eligibility, alternative: Alte
 
 
 def cost_by(policy: Policy, node_devices: NodeDevices, worth: ServableDemand) -> Cost:
-    """Return the cost of a change of state in the eyes of a policy."""
+    """Return what a change of state costs by a policy."""
     looks: dict[int, tuple[DeviceState, NodeOutlook]] = {}
 
     def look(state: DeviceState) -> NodeOutlook:

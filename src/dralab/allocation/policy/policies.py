@@ -1,4 +1,4 @@
-"""Policies: small objects that choose among the possible allocations.
+"""Policies: small objects that choose one of the possible allocations.
 
 A policy assigns a cost to each choice. The search takes the cheapest device for every slot and the
 cheapest node for every pod, and still guarantees correctness. Without a policy the choice is
@@ -46,13 +46,13 @@ class Spread:
     """Keep all nodes equally free."""
 
     def cost(self, before: NodeOutlook, after: NodeOutlook) -> float:  # noqa: ARG002 - the result decides
-        """Return how many devices the node has not left."""
+        """Return how many devices of the node are in use."""
         return -after.free
 
 
 @dataclass(frozen=True, slots=True)
 class FragmentationAware:
-    """Lose least of what claims to come could use.
+    """Keep as much as possible of what future claims could use.
 
     `demand` are claims (resource.k8s.io/v1 mappings) that are likely to be made, each with what one
     is worth, such as its memory slices; the first request of each counts. What a node is good for

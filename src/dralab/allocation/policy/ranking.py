@@ -27,7 +27,7 @@ class NodeState(NamedTuple):
 
 
 class NodeStates(Protocol):
-    """Where the state of a node is looked up; None: the node has to be asked itself."""
+    """Where the state of a node is looked up; None: look at the node itself."""
 
     def node_state(self, number: int) -> NodeState | None:
         """Return the state of a node."""
@@ -35,7 +35,7 @@ class NodeStates(Protocol):
 
 
 class RankedState(NamedTuple):
-    """A state that can serve a kind, and what that costs; `order` settles ties."""
+    """A state that can serve a kind, and its cost; `order` breaks ties."""
 
     cost: float
     order: int
@@ -56,7 +56,7 @@ class _Ranks:
 
 
 class Ranking:
-    """The nodes of a fleet in the eyes of one policy."""
+    """The nodes of a fleet as one policy ranks them."""
 
     def __init__(self, policy: Policy, demand: LikelyRequests, budget: int, nodes: int) -> None:
         self.policy = policy
@@ -96,7 +96,7 @@ class Ranking:
             self._nodes_of[state] = nodes | low
 
     def best(self, kind: ClaimKind, candidates: int) -> tuple[int, Plan] | Planned:
-        """Return the cheapest node among candidates and its plan; trouble or None if none is."""
+        """Return the cheapest candidate node and its plan, a failure, or None."""
         ranks = self._ranks.setdefault(kind, _Ranks())
         self._judge(kind, ranks)
         index = 0

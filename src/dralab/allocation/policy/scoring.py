@@ -24,7 +24,7 @@ class LikelyRequest:
 
 
 class ServableDemand:
-    """How much of what is wanted a node can still serve, group by group.
+    """How much of the demand a node can still serve, group by group.
 
     The worth of a counter group is the most that could still be had from it, in the best order: for
     a GPU with its partitions, memory slices still usable. Equal counter groups in equal states are
@@ -76,7 +76,7 @@ class ServableDemand:
         return tuple(found)
 
     def usable(self, free: int, state: DeviceState) -> float:
-        """Return the worth of all counter groups together, of which `free` devices can be had."""
+        """Return the worth of all counter groups together, given the `free` devices."""
         total = sum(worth for number, worth in self._plain.items() if free >> number & 1)
         for counter_group, remaining in enumerate(state.remaining):
             total += self.worth_of_group(
@@ -100,7 +100,7 @@ class ServableDemand:
         return total
 
     def worth_of_group(self, counter_group: int, free: int, remaining: Remaining) -> float:
-        """Return the most that could still be had from one counter group."""
+        """Return the most that one counter group can still provide."""
         if not free:
             return 0.0
         key = (self._likeness[counter_group], free >> self._lows[counter_group], remaining)
@@ -150,14 +150,14 @@ class NodeOutlook:
 
     @cached_property
     def mask(self) -> int:
-        """The devices that can still be had, as a bit set."""
+        """The devices that are still available, as a bit set."""
         node_devices, state = self.node_devices, self.state
         everything = (1 << len(node_devices.offers)) - 1
         return everything & ~state.used & node_devices.fitting(state)
 
     @cached_property
     def free(self) -> int:
-        """How many devices can still be had."""
+        """How many devices are still available."""
         return self.mask.bit_count()
 
     @property
@@ -167,7 +167,7 @@ class NodeOutlook:
 
     @cached_property
     def usable(self) -> float:
-        """How much of what the policy names as wanted can still be had; 0 without that."""
+        """How much of the policy's demand is still available; 0 without a demand."""
         return 0.0 if self.worth is None else self.worth.usable(self.mask, self.state)
 
     @cached_property

@@ -21,7 +21,7 @@ class BudgetError(Exception):
 
 @dataclass(slots=True)
 class Effort:
-    """Steps taken, and how many may be: never time, so that answers repeat."""
+    """Steps taken, and their limit; steps and not time, so that answers repeat."""
 
     budget: int
     steps: int = 0
@@ -160,7 +160,7 @@ class _Backtracking:
 def taken_by(
     setup: SearchSetup, alternative: Alternative, number: int, position: SearchPosition
 ) -> DeviceState | None:
-    """Return what is left once a request takes a device, None if it may not; rules apart."""
+    """Return what is left once a request takes a device, None if it may not; ignores rules."""
     bit = 1 << number
     state = position.state
     if alternative.admin:
@@ -179,7 +179,7 @@ def taken_by(
 
 
 def walked(setup: SearchSetup, effort: Effort) -> Sequence[PickedAlternative] | None:
-    """Return what taking the first possible device every time gives, None at a dead end.
+    """Return the result of always taking the first possible device, None at a dead end.
 
     Where this succeeds it is the first solution: nothing earlier was passed over but what could
     not be taken.
@@ -193,7 +193,7 @@ def walked(setup: SearchSetup, effort: Effort) -> Sequence[PickedAlternative] | 
 def onward(
     setup: SearchSetup, effort: Effort, at: int, begun: PickedAlternative, position: SearchPosition
 ) -> Sequence[PickedAlternative] | None:
-    """Return what going straight ahead gives from here on, None at a dead end.
+    """Return the result of going straight ahead from here, None at a dead end.
 
     `begun` is what request `at` has so far, `position` where that leaves the search.
     """

@@ -69,7 +69,7 @@ def served(key: CounterGroupKey, spend: Spend, limit: int) -> tuple[Vector, ...]
 
 
 def _servings(member: GroupMember, vector: Vector, caps: Vector) -> list[Vector]:
-    """Return the vectors after one more device served whom it can."""
+    """Return the vectors once one more device serves what it can."""
     if member.room is None:
         return [
             (*vector[:kind], vector[kind] + 1, *vector[kind + 1 :])

@@ -40,7 +40,7 @@ class ActiveConstraint(NamedTuple):
 
 
 class Feasibility:
-    """Answers for one search problem; what it works out about counter groups is kept."""
+    """Answers for one search problem; its results about counter groups are kept."""
 
     def __init__(self, setup: SearchSetup, effort: Effort) -> None:
         self.setup = setup
@@ -80,7 +80,7 @@ class Feasibility:
     # --- who is like whom
 
     def likeness(self, number: int) -> object:
-        """Return what tells a device from others for these claims, its counters apart."""
+        """Return what distinguishes a device from others for these claims, except its counters."""
         known = self.eligibility.likeness
         if number not in known:
             known[number] = self._likeness(number)
@@ -111,7 +111,7 @@ class Feasibility:
         return tuple(serves), totals
 
     def alike(self, counter_group: int) -> tuple[int, int, object]:
-        """Return where a counter group begins, its devices from there, and what sets it apart."""
+        """Return the start of a counter group, its devices from there, and its characteristics."""
         known = self.eligibility.alike
         found = known.get(counter_group)
         if found is None:
@@ -203,7 +203,7 @@ class Feasibility:
         return None if found and not complete else found
 
     def matching(self, demands: Sequence[OpenRequest], state: DeviceState) -> list[int] | Shortfall:
-        """Match demands to devices, counters and constraints aside."""
+        """Match demands to devices, ignoring counters and constraints."""
         # Within one claim no device is chosen twice, whether used or for admin access.
         everyone = self._exclusive(demands)
         normal = [demand for demand in demands if everyone or not demand.alternative.admin]
@@ -276,7 +276,7 @@ class Feasibility:
         )
 
     def _settled(self, demands: Sequence[OpenRequest], state: DeviceState) -> bool:
-        """Return whether admin access is told well enough from use for an answer to be yes."""
+        """Return whether admin access and use are separate enough for the answer to be yes."""
         watching = [demand for demand in demands if demand.alternative.admin]
         if not watching or len(demands) == 1:
             return True
@@ -326,7 +326,7 @@ class Feasibility:
         return len(self._choices(each.rule, covered)) > 1
 
     def _choices(self, rule: Rule, covered: Sequence[OpenRequest]) -> dict[object, list[int]]:
-        """Return per value that a match rule could settle on the devices left to each demand."""
+        """Return the devices left to each demand, by the values that a match rule could choose."""
         common = rule.common if isinstance(rule, MatchedValues) else None
         found: dict[object, list[int]] = {}
         for order, demand in enumerate(covered):
@@ -388,7 +388,7 @@ class Feasibility:
     def _interchangeable(
         self, demands: Sequence[OpenRequest], rules: Sequence[ActiveConstraint]
     ) -> Callable[[object], object]:
-        """Return what tells values from each other: of those that are alike one is enough.
+        """Return what distinguishes values: of interchangeable ones one is enough.
 
         Two roots with equal numbers of equal devices are alike, as long as nothing else (another
         attribute, counters, a list of values) tells their devices apart.

@@ -45,7 +45,7 @@ class OpenRequest:
 
 
 class GroupFeasibility:
-    """Answers for one search problem; what it works out about counter groups is kept."""
+    """Answers for one search problem; its results about counter groups are kept."""
 
     def __init__(self, node_devices: NodeDevices, eligibility: Eligibility, effort: Effort) -> None:
         self.node_devices = node_devices
@@ -114,7 +114,7 @@ class GroupFeasibility:
         return any(self._rest(caps, vector, plain) for vector in vectors)
 
     def _give_up(self, kinds: int) -> None:
-        """Remember that so many kinds of demand were too many, and do not try for ever."""
+        """Remember that so many kinds of demand were too many, and stop trying."""
         self._failures += 1
         self._hard = min(self._hard, kinds)
 

@@ -117,7 +117,7 @@ class NodeDevices:
         )
 
     def fitting(self, state: DeviceState) -> int:
-        """Return the devices whose counters are paid for, or would still suffice for one."""
+        """Return the devices whose counters are accounted for, or would still suffice for one."""
         before, mask = self._last_fitting
         for counter_group in changed(before, state.remaining):
             mask &= ~self.members[counter_group]
@@ -216,7 +216,7 @@ class NodeDevices:
         return Consumption(counter_group, tuple(amounts), tuple(groups))
 
     def _add_units(self, number: int, pool: Pool) -> None:
-        """Find the counter sets that are tied together by devices that draw on several."""
+        """Find the counter sets that are connected by devices that draw on several."""
         leader = {name: name for name in pool.counter_sets}
 
         def find(name: str) -> str:
@@ -259,7 +259,7 @@ def _room(device: Device, consumed: Mapping[str, Number]) -> tuple[Number, ...]:
 
 
 def overdrawn(remaining: Remaining, consumption: Consumption) -> Remaining:
-    """Subtract even beyond zero: drivers may publish less than is in use already."""
+    """Subtract even below zero: drivers may publish less than is in use already."""
     counters = list(remaining.counters)
     for position, amount in consumption.amounts:
         counters[position] -= amount
@@ -271,7 +271,7 @@ def overdrawn(remaining: Remaining, consumption: Consumption) -> Remaining:
 
 
 def changed(before: Sequence[object], after: Sequence[object]) -> Iterator[int]:
-    """Yield the positions at which another object stands than before."""
+    """Yield the positions whose objects have changed."""
     return compress(count(), map(is_not, before, after))
 
 

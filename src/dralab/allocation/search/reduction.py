@@ -209,7 +209,7 @@ class _Reduction:
         return SearchPosition(state, rules, position.mine | 1 << number, position.devices + 1)
 
     def likeness(self, number: int, state: DeviceState) -> object:
-        """Return what tells a device from others for this pod: equals can stand in for each other.
+        """Return what distinguishes a device for this pod: equal ones are interchangeable.
 
         Devices that draw on counters are only compared within their counter group.
         """

@@ -1,4 +1,4 @@
-"""Roles and bindings: what they must be.
+"""Validation of Roles and bindings.
 
 Source: k8s.io/kubernetes `pkg/apis/rbac/validation`, `pkg/apis/rbac/v1` (defaults).
 """
@@ -19,7 +19,7 @@ SUBJECTS: Final = (ACCOUNT, "User", "Group")
 
 
 def any_name(name: str) -> list[str]:
-    """Return why a name cannot be a part of a path; RBAC asks for no more."""
+    """Return the problems of a name as a path segment; RBAC requires nothing else."""
     if name in {".", ".."}:
         return [f"may not be '{name}'"]
     return [f"may not contain '{bad}'" for bad in ("/", "%") if bad in name]
@@ -37,7 +37,7 @@ class RoleStrategy(Strategy):
         self.rules = RULES["ValidateRole" if namespaced else "ValidateClusterRole"]
 
     def name_problems(self, name: str) -> list[str]:
-        """Return why a name is none."""
+        """Return the problems of a name."""
         return any_name(name)
 
 
@@ -73,5 +73,5 @@ class BindingStrategy(Strategy):
                 subject["apiGroup"] = RBAC
 
     def name_problems(self, name: str) -> list[str]:
-        """Return why a name is none."""
+        """Return the problems of a name."""
         return any_name(name)

@@ -1,4 +1,4 @@
-"""Addresses, ports and hosts in fields: what they must be.
+"""Validation of Addresses, ports and hosts in fields.
 
 Sources: k8s.io/apimachinery `util/validation` (`ip.go`, `validation.go`), k8s.io/kubernetes
 `pkg/apis/core/validation`.
@@ -36,7 +36,7 @@ def parsed_address(text: str) -> Address | None:
 
 
 def address_problems(text: str, *, canonical: bool = False) -> list[str]:
-    """Return why a text is not an address; a `canonical` one has no other spelling."""
+    """Return the problems of an address; a `canonical` one has no other spelling."""
     found = parsed_address(text)
     if found is None:
         return [NO_ADDRESS]
@@ -50,7 +50,7 @@ def address_problems(text: str, *, canonical: bool = False) -> list[str]:
 
 
 def address_warning(text: str, path: str) -> list[str]:
-    """Return whether an address that is taken is written in a way that may not be."""
+    """Return whether an accepted address is written in a form that may become invalid."""
     found = parsed_address(text)
     if found is None or text == str(found):
         return []
@@ -61,7 +61,7 @@ def address_warning(text: str, path: str) -> list[str]:
 
 
 def network_problems(text: str, *, canonical: bool = False) -> list[str]:
-    """Return why a text is not a CIDR value."""
+    """Return the problems of a CIDR value."""
     address, slash, length = text.partition("/")
     found = parsed_address(address)
     if found is None or not slash or not (length.isascii() and length.isdigit()):
@@ -95,7 +95,7 @@ def is_network(text: str) -> bool:
 
 
 def endpoint_problems(text: str) -> list[str]:
-    """Return why an address is not one of an endpoint.
+    """Return the problems of an endpoint's address.
 
     Upstream refuses the loopback, too; here that is where the processes of pods listen.
     """
@@ -113,7 +113,7 @@ def endpoint_problems(text: str) -> list[str]:
 
 
 def port_problems(number: int) -> list[str]:
-    """Return why a number is not a port."""
+    """Return the problems of a port."""
     return [] if 0 < number < 65536 else [PORT_RANGE]
 
 
@@ -135,7 +135,7 @@ def port_name_problems(name: str) -> list[str]:
 
 
 def host_problems(host: str) -> list[str]:
-    """Return why a text is not a host; `*.` stands for any subdomain."""
+    """Return the problems of a host; `*.` stands for any subdomain."""
     if "*" not in host:
         return names.subdomain_problems(host)
     problems = []
@@ -152,7 +152,7 @@ def host_problems(host: str) -> list[str]:
 
 
 def domain_errors(name: str, path: str, *, labels: int) -> list[FieldError]:
-    """Return what is wrong with a domain of that many labels, or more."""
+    """Return the errors of a domain of that many labels, or more."""
     if not name:
         return [fields.required(path)]
     plain = name.removesuffix(".") if labels == 2 else name
@@ -170,7 +170,7 @@ def domain_errors(name: str, path: str, *, labels: int) -> list[FieldError]:
 
 
 def domain_path_errors(text: str, path: str) -> list[FieldError]:
-    """Return what is wrong with a domain-prefixed path such as `acme.io/foo`."""
+    """Return the errors of a domain-prefixed path such as `acme.io/foo`."""
     if not text:
         return [fields.required(path)]
     domain, slash, rest = text.partition("/")
@@ -185,7 +185,7 @@ def domain_path_errors(text: str, path: str) -> list[FieldError]:
 
 
 def csi_driver_errors(name: str, path: str) -> list[FieldError]:
-    """Return what is wrong with the name of a CSI driver."""
+    """Return the errors of the name of a CSI driver."""
     if not name:
         return [fields.required(path)]
     errors = []
@@ -196,7 +196,7 @@ def csi_driver_errors(name: str, path: str) -> list[FieldError]:
 
 
 def amount_of(value: Any) -> int:
-    """Return the number of an amount or a percentage, or of a text; 0 where it is none of these."""
+    """Return the number of an amount, a percentage or a text; 0 for anything else."""
     if isinstance(value, int):
         return value
     text = value[:-1] if PERCENT.fullmatch(value) else value
@@ -204,7 +204,7 @@ def amount_of(value: Any) -> int:
 
 
 def amount_or_percent_errors(value: Any, path: str, *, most: int | None = 100) -> list[FieldError]:
-    """Return what is wrong with a number that is not negative, or a percentage up to `most`."""
+    """Return the errors of a number that is not negative, or a percentage up to `most`."""
     if isinstance(value, int):
         if value < 0:
             why = "must be greater than or equal to 0"

@@ -1,4 +1,4 @@
-"""APIServices: what they must be.
+"""Validation of APIServices.
 
 Source: k8s.io/kube-aggregator `pkg/apis/apiregistration/validation`, `v1` (defaults).
 """
@@ -19,13 +19,13 @@ RULES: Final = RuleTables(globals())
 
 
 class ApiServiceStrategy(Strategy):
-    """APIServices, whose names say what they are for."""
+    """APIServices: their names are the version and group."""
 
     status_keeps = frozenset()
     rules = RULES["ValidateAPIService"]
 
     def name_problems(self, name: str) -> list[str]:
-        """Return why a name is none; `validate` compares it with the group and version."""
+        """Return the problems of a name; `validate` compares it with the group and version."""
         return any_name(name)
 
     def default(self, value: JsonDict) -> None:

@@ -50,7 +50,7 @@ class AutoscalerStrategy(Strategy):
         value["status"] = {"desiredReplicas": 0, "currentMetrics": None}
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the spec."""
+        """Return the errors of the spec."""
         return self._errors(value, None)
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:

@@ -1,4 +1,4 @@
-"""Requests for certificates: what they must say, and what may become of them.
+"""Requests for certificates: validation, and how they may change.
 
 Who may approve and sign is left to admission, signing to a controller.
 Source: k8s.io/kubernetes `pkg/apis/certificates/validation`, `pkg/registry/certificates`.
@@ -85,7 +85,7 @@ class CertificateRequestStrategy(Strategy):
         return []
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change of a signer."""
+        """Return the errors of the change of a signer."""
         errors = _condition_problems(new, old, may_add=("Failed",))
         before, after = _status(old).get("certificate"), _status(new).get("certificate")
         if after and after != before and (why := _certificate_problem(after)):
@@ -96,11 +96,11 @@ class CertificateRequestStrategy(Strategy):
         return errors
 
     def validate_part(self, subresource: str, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with an approval."""
+        """Return the errors of an approval."""
         return _condition_problems(new, old, may_add=DECIDED) if subresource == "approval" else []
 
     def name_problems(self, name: str) -> list[str]:  # noqa: ARG002 - as upstream has it
-        """Return nothing: any name is one."""
+        """Return nothing: any name is valid."""
         return []
 
 
@@ -147,7 +147,7 @@ def _signer(signer: str, path: str) -> list[FieldError]:
 
 
 def signer_errors(signer: str, path: str) -> list[FieldError]:
-    """Return what is wrong with the name of a signer, such as `example.com/signer-name`."""
+    """Return the errors of the name of a signer, such as `example.com/signer-name`."""
     if not signer:
         return [fields.required(path)]
     domain, slash, rest = signer.partition("/")
@@ -164,7 +164,7 @@ def signer_errors(signer: str, path: str) -> list[FieldError]:
 
 
 def _first_wrong(text: str, problems: Callable[[str], list[str]], path: str) -> list[FieldError]:
-    """Return what is wrong with the first of the parts between dots that is wrong."""
+    """Return the errors of the first of the parts between dots that is wrong."""
     for part in text.split("."):
         if whys := problems(part):
             shown = [f'validating label "{part}": {why}' for why in whys]
@@ -187,7 +187,7 @@ def _stamp(new: JsonDict, old: JsonDict, now: str) -> None:
 def _condition_problems(
     new: JsonDict, old: JsonDict, *, may_add: tuple[str, ...]
 ) -> list[FieldError]:
-    """Return what is wrong with conditions; those that are final come once and stay."""
+    """Return the errors of conditions; those that are final come once and stay."""
     path = "status.conditions"
     conditions = _status(new).get("conditions") or []
     errors = []

@@ -30,7 +30,7 @@ class NamespaceStrategy(Strategy):
     """Namespaces end in steps: their finalizers are a part of the spec."""
 
     def default(self, value: JsonDict) -> None:
-        """The name is a label, too; a status that says nothing else is active."""
+        """Add the name as a label; the phase is Active by default."""
         if (status := value.get("status")) is not None and not status.get("phase"):
             status["phase"] = "Active"
         if value["metadata"].get("name"):
@@ -59,16 +59,16 @@ class NamespaceStrategy(Strategy):
         value["status"] = {**(value.get("status") or {}), "phase": "Terminating"}
 
     def name_problems(self, name: str) -> list[str]:
-        """Return why a name is none."""
+        """Return the problems of a name."""
         return names.label_problems(name)
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the finalizers."""
+        """Return the errors of the finalizers."""
         finalizers, path = (value.get("spec") or {}).get("finalizers") or (), "spec.finalizers"
         return [error for name in finalizers for error in finalizer_errors(name, path)]
 
     def validate_part(self, subresource: str, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
-        """Return what is wrong with changed finalizers."""
+        """Return the errors of changed finalizers."""
         finalizers = (new.get("spec") or {}).get("finalizers") or ()
         return [
             error
@@ -77,18 +77,18 @@ class NamespaceStrategy(Strategy):
         ]
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
-        """Return what is wrong with the phase."""
+        """Return the errors of the phase."""
         return phase_errors(new)
 
 
 class NodeStrategy(Strategy):
-    """Nodes bring their status along."""
+    """Nodes: their status may be set at creation."""
 
     keeps_status = True
     rules = RULES["ValidateNode"]
 
     def default(self, value: JsonDict) -> None:
-        """What can be allocated is what there is; `podCIDR` is the first of `podCIDRs`."""
+        """Allocatable defaults to the capacity; `podCIDR` is the first of `podCIDRs`."""
         status, spec = value.get("status") or {}, value.get("spec") or {}
         first, every = spec.get("podCIDR") or "", spec.get("podCIDRs") or ()
         if first and every[:1] != [first]:
@@ -118,11 +118,11 @@ class NodeStrategy(Strategy):
         return found
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
-        """Return what is wrong with the features and the addresses that a node declares."""
+        """Return the errors of the features and the addresses that a node declares."""
         return _declared_errors(new.get("status") or {})
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change: some facts are said once."""
+        """Return the errors of the change: some facts are said once."""
         before, after = old.get("spec") or {}, new.get("spec") or {}
         errors = self.validate(new) + _taints(after, "spec")  # upstream judges taints twice
         if (before.get("externalID") or "") != (after.get("externalID") or ""):
@@ -161,7 +161,7 @@ def _taints(spec: JsonObject, path: str) -> list[FieldError]:  # noqa: ARG001
 
 
 def _declared_errors(status: JsonObject) -> list[FieldError]:
-    """Return what is wrong with the features that a node declares: names in order, each once."""
+    """Return the errors of the features that a node declares: names in order, each once."""
     features, path = status.get("declaredFeatures") or (), "status.declaredFeatures"
     errors = []
     for index, name in enumerate(features):
@@ -181,7 +181,7 @@ def _declared_errors(status: JsonObject) -> list[FieldError]:
 
 
 def _ranges(spec: JsonObject, path: str) -> list[FieldError]:
-    """Return what is wrong with the ranges of the addresses of a node's pods."""
+    """Return the errors of the ranges of the addresses of a node's pods."""
     ranges, path = spec.get("podCIDRs") or (), f"{path}.podCIDRs"
     errors = [
         fields.invalid_value(f"{path}[{index}]", text, why)
@@ -206,7 +206,7 @@ def _ranges(spec: JsonObject, path: str) -> list[FieldError]:
 
 
 class LeaseStrategy(Strategy):
-    """Leases: a PUT makes a missing one, and must know the one that is there."""
+    """Leases: a PUT creates a missing one, and needs the version of an existing one."""
 
     unconditional = False
     creates_on_update = True
@@ -322,7 +322,7 @@ def _same_value(new: JsonObject, path: str, old: JsonObject) -> list[FieldError]
 
 
 def _system_error(name: str, number: int, *, default: bool) -> str:
-    """Return why a class is none of the two of the system; empty if it is."""
+    """Return why a class with a system name is refused; empty if it is a system class."""
     if name not in SYSTEM_CLASSES:
         return f"{name} is not a known system priority class"
     if number != SYSTEM_CLASSES[name]:

@@ -60,7 +60,7 @@ class ConfigMapStrategy(Strategy):
     """Config maps."""
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the data."""
+        """Return the errors of the data."""
         data, binary = value.get("data") or {}, value.get("binaryData") or {}
         if not data and not binary:
             return []
@@ -76,7 +76,7 @@ class ConfigMapStrategy(Strategy):
         return errors
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change."""
+        """Return the errors of the change."""
         return _frozen_problems(new, old, ("data", "binaryData")) + self.validate(new)
 
 
@@ -97,7 +97,7 @@ class SecretStrategy(Strategy):
             new["type"] = old.get("type", "Opaque")
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the data."""
+        """Return the errors of the data."""
         data = value.get("data") or {}
         errors = _key_problems(data, "data")
         errors += [
@@ -120,7 +120,7 @@ class SecretStrategy(Strategy):
         return errors
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change."""
+        """Return the errors of the change."""
         errors = []
         if new.get("type") != old.get("type"):
             errors.append(fields.invalid_value("type", new.get("type"), "field is immutable"))

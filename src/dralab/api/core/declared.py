@@ -45,7 +45,7 @@ _NUMBER: Final = re.compile(r"\[\d+\]")
 
 
 def as_tags_say(kind: str, error: FieldError) -> FieldError:
-    """Return an error as a server words it whose rules are tags.
+    """Return an error in the words of a server whose rules are tags.
 
     >>> str(as_tags_say("HorizontalPodAutoscaler", fields.required("spec.maxReplicas", "is it?")))
     'spec.maxReplicas: Required value'
@@ -102,7 +102,7 @@ class _FieldTags:
 
 @dataclass(frozen=True, slots=True)
 class _FieldChange:
-    """A value, and what it was; a new object has no former one."""
+    """A value, and the value before the change, which a new object does not have."""
 
     new: Any
     old: Any
@@ -122,7 +122,7 @@ class _FieldChange:
 def declared_problems(
     type_: str, new: JsonObject, old: JsonObject | None, path: str
 ) -> list[FieldError]:
-    """Return what is wrong with a part of an object of which only this part has tags."""
+    """Return the errors of a part of an object of which only this part has tags."""
     return list(DeclaredStrategy()._struct(type_, new, old, path))  # noqa: SLF001
 
 
@@ -141,21 +141,21 @@ def _in_force(tags: Sequence[str], features: Features) -> _FieldTags:
 
 
 class DeclaredStrategy(Strategy):
-    """A kind that is held against its tags: its spec and its status, each where it is written."""
+    """A kind that is validated by its tags: its spec and its status, each when it is written."""
 
     def __init__(self, features: Features = DEFAULT_1_36) -> None:
         self.features = features
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the spec of a new object."""
+        """Return the errors of the spec of a new object."""
         return list(self._part("spec", value, None))
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change of the spec."""
+        """Return the errors of the change of the spec."""
         return list(self._part("spec", new, old))
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change of the status."""
+        """Return the errors of the change of the status."""
         return list(self._part("status", new, old))
 
     def _part(self, part: str, new: JsonObject, old: JsonObject | None) -> Iterator[FieldError]:
@@ -237,7 +237,7 @@ def _union(
 
 
 def _stops(rules: _FieldTags, change: _FieldChange, path: str) -> Iterator[FieldError]:
-    """Yield what is wrong in ways after which nothing else of a field is looked at."""
+    """Yield the errors after which no other rule of a field is checked."""
     if change.given and "forbidden" in rules.plain:
         yield fields.forbidden(path, "")
     if not change.given and "required" in rules.plain:
@@ -294,11 +294,11 @@ class WorkloadStrategy(DeclaredStrategy):
     """Workloads: names of templates differ, priorities do not, and levels are few."""
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a new workload."""
+        """Return the errors of a new workload."""
         return super().validate(value) + _template_problems(value.get("spec") or {})
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change."""
+        """Return the errors of the change."""
         return super().validate_update(new, old) + _template_problems(new.get("spec") or {})
 
 

@@ -45,7 +45,7 @@ NO_VERSIONS: Final[Sequence[JsonObject]] = ()  # of a definition that has no lis
 
 
 def version_errors(versions: Sequence[JsonObject]) -> Iterator[FieldError]:
-    """Yield what is wrong with the versions of a definition."""
+    """Yield the errors of the versions of a definition."""
     above = _shared(versions)
     for index, version in enumerate(versions):
         if (version.get("schema") or {}).get("openAPIV3Schema") is None:
@@ -68,7 +68,7 @@ def version_errors(versions: Sequence[JsonObject]) -> Iterator[FieldError]:
 
 
 def shared_errors(versions: Sequence[JsonObject]) -> Iterator[FieldError]:
-    """Yield what is wrong with what all versions have in common."""
+    """Yield the errors of what all versions have in common."""
     above = _shared(versions)
     yield from _parts_errors(above, above, "spec", SHARED)
 
@@ -115,7 +115,7 @@ def _parts_errors(
 
 
 def _root_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
-    """Yield what the root of a schema may not have beside a status that is written apart."""
+    """Yield what the root of a schema may not have if the status is a subresource."""
     kind = schema.get("type") or ""
     if kind and kind != "object":
         why = (
@@ -232,7 +232,7 @@ def _selectable_errors(
 
 
 def _in_go(versions: Sequence[JsonObject], above: JsonObject) -> list[JsonDict] | None:
-    """Return versions by Go's names; what each has of its own is not spelt out."""
+    """Return versions by Go's names, without the details of each."""
     return [
         {
             "Name": version.get("name") or "",

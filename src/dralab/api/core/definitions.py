@@ -64,7 +64,7 @@ class DefinitionStrategy(Strategy):
         return [FINALIZER]
 
     def marked(self, value: JsonDict, now: str) -> None:
-        """Note that the objects will go, too."""
+        """Note that the objects will be deleted, too."""
         status = dict(value.get("status") or {})
         status["conditions"] = [
             *(status.get("conditions") or []),
@@ -80,7 +80,7 @@ class DefinitionStrategy(Strategy):
         value["status"] = status
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a definition."""
+        """Return the errors of a definition."""
         return [
             *self.name_errors(value),
             *self.spec_errors(value),
@@ -90,7 +90,7 @@ class DefinitionStrategy(Strategy):
         ]
 
     def name_errors(self, value: JsonDict) -> Iterator[FieldError]:
-        """Yield what is wrong with the name of a new definition."""
+        """Yield the errors of the name of a new definition."""
         spec, meta = value["spec"], value["metadata"]
         given = spec.get("names") or {}
         wanted = f"{given.get('plural', '')}.{spec.get('group', '')}"
@@ -101,7 +101,7 @@ class DefinitionStrategy(Strategy):
                 yield fields.invalid_value(f"metadata.{part}", name, why)
 
     def spec_errors(self, value: JsonDict) -> Iterator[FieldError]:
-        """Yield what is wrong with the spec of a definition."""
+        """Yield the errors of the spec of a definition."""
         spec = value["spec"]
         given = spec.get("names") or {}
         group = spec.get("group") or ""
@@ -126,12 +126,12 @@ class DefinitionStrategy(Strategy):
         yield from _conversion_errors(spec.get("conversion") or {}, "spec.conversion")
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a changed definition."""
+        """Return the errors of a changed definition."""
         return [*self.spec_errors(new), *change_errors(new, old)]
 
 
 def change_errors(new: JsonDict, old: JsonDict) -> Iterator[FieldError]:
-    """Yield what is wrong with the change: group, scope and names of the kind stay."""
+    """Yield the errors of the change: group, scope and names of the kind stay."""
     before, after = old["spec"], new["spec"]
     for path in (("group",), ("scope",), ("names", "plural"), ("names", "kind")):
         had, has = _at(before, path), _at(after, path)
@@ -226,7 +226,7 @@ def _each_name_errors(given: JsonDict, part: str) -> Iterator[FieldError]:
 
 
 def _conversion_errors(conversion: JsonObject, path: str) -> Iterator[FieldError]:
-    """Yield what is wrong with how versions are converted; the paths are upstream's own."""
+    """Yield the errors of how versions are converted; the paths are upstream's own."""
     strategy, webhook = conversion.get("strategy") or "", conversion.get("webhook")
     if not strategy:
         yield fields.required(f"{path}.strategy")

@@ -26,7 +26,7 @@ class EventStrategy(Strategy):
     reporter = "reportingComponent"
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong: an event lives beside what it is about, and says who reports it."""
+        """Return the errors: an event lives beside what it is about, and says who reports it."""
         about = (value.get("involvedObject") or {}).get("namespace") or ""
         mine = value["metadata"].get("namespace") or ""
         path, why = "involvedObject.namespace", "does not match event.namespace"
@@ -58,7 +58,7 @@ class NewEventStrategy(EventStrategy):
     reporter = "reportingController"
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a new event."""
+        """Return the errors of a new event."""
         errors = super().validate(value) + _series_errors(value)
         if value.get("eventTime") is None:
             errors.append(fields.required("eventTime"))
@@ -74,7 +74,7 @@ class NewEventStrategy(EventStrategy):
         ]
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change: only the series goes on."""
+        """Return the errors of the change: only the series goes on."""
         errors = super().validate(new)
         if new.get("series") != old.get("series"):
             errors += _series_errors(new)

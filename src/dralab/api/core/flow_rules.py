@@ -1,4 +1,4 @@
-"""Flow schemas and priority levels: defaults, and what they must be.
+"""Flow schemas and priority levels: defaults, and their validation.
 
 Source: k8s.io/kubernetes `pkg/apis/flowcontrol`: `v1/defaults.go` and `validation`.
 The mandatory objects (`exempt`, `catch-all`) are kept by the server itself, not refused to change.

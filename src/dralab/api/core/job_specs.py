@@ -34,7 +34,7 @@ def _replacement(spec: JsonDict, path: str) -> list[FieldError]:
 
 
 def scheduling_problems(spec: JsonDict, old: JsonDict | None, path: str) -> list[FieldError]:
-    """Return what is wrong with how the pods of a Job are scheduled together (KEP-5547)."""
+    """Return the errors of how the pods of a Job are scheduled together (KEP-5547)."""
     asked, before = spec.get("scheduling"), (old or {}).get("scheduling")
     if old is not None and (asked is None) != (before is None):
         set_ = "field cannot be set once created"
@@ -55,7 +55,7 @@ def scheduling_problems(spec: JsonDict, old: JsonDict | None, path: str) -> list
 
 
 def policy_changes(spec: JsonDict, old: JsonDict) -> list[FieldError]:
-    """Return what is wrong with the change of a Job's policy: its variant stays."""
+    """Return the errors of the change of a Job's policy: its variant stays."""
     was, is_ = (
         (each.get("scheduling") or {}).get("schedulingPolicy") or {} for each in (old, spec)
     )
@@ -69,7 +69,7 @@ def policy_changes(spec: JsonDict, old: JsonDict) -> list[FieldError]:
 
 
 def restart_problems(spec: JsonDict, path: str) -> list[FieldError]:
-    """Return what is wrong with when the containers of a job are restarted."""
+    """Return the errors of when the containers of a job are restarted."""
     policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy") or "Always"
     if policy == "Always":
         return [fields.required(path, 'valid values: "OnFailure", "Never"')]

@@ -24,7 +24,7 @@ class IndexesError(ValueError):
 
 
 def job_status_errors(new: JsonObject, old: JsonObject) -> list[FieldError]:
-    """Return what is wrong with a changed status of a Job."""
+    """Return the errors of a changed status of a Job."""
     return list(_Change(new, old).errors())
 
 
@@ -90,7 +90,7 @@ class _Change:
                 yield fields.invalid_value(CONDITIONS, OMITTED, why)
 
     def _end(self) -> Iterator[FieldError]:
-        """Yield what an end lacks, and what there may only be before it."""
+        """Yield what a finished Job lacks, and what only an unfinished one may have."""
         started, ended = self.new.get("startTime"), self.new.get("completionTime")
         complete, path = "Complete" in self.now, "status.completionTime"
         if self._turned("Complete") or self._changed("completionTime"):
@@ -144,7 +144,7 @@ class _Change:
         return self.spec.get("completionMode") == "Indexed"
 
     def _transitions(self) -> Iterator[FieldError]:
-        """Yield what may not be taken back."""
+        """Yield changes that take something back which is final."""
         for kind in TERMINAL:
             if kind in self.before - self.now:
                 why = f"cannot disable the terminal {kind}=True condition"

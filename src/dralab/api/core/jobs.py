@@ -1,4 +1,4 @@
-"""batch/v1: what runs pods to their end.
+"""batch/v1: workloads that run pods to completion.
 
 Source: k8s.io/kubernetes `pkg/apis/batch/validation`.
 """
@@ -79,7 +79,7 @@ class JobStrategy(WithPods):
         selector["matchLabels"] = {JOB_LABELS[0]: meta["uid"], **selector.get("matchLabels", {})}
 
     def validate(self, value: JsonDict, old: JsonDict | None = None) -> list[FieldError]:
-        """Return what is wrong with the spec."""
+        """Return the errors of the spec."""
         return _generated_problems(value) + self._spec_problems(value, old)
 
     def _spec_problems(self, value: JsonDict, old: JsonDict | None) -> list[FieldError]:
@@ -93,16 +93,16 @@ class JobStrategy(WithPods):
         return errors + _selector_problems(spec)
 
     def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
-        """Return what to warn of in the template."""
+        """Return the warnings about the template."""
         template = value["spec"].get("template") or {}
         return self.template_warnings(template, "spec.template", value, old)
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change of the status."""
+        """Return the errors of the change of the status."""
         return job_status_errors(new, old)
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change: selector, template and completions stay."""
+        """Return the errors of the change: selector, template and completions stay."""
         errors = self.validate(new, old)
         # Upstream judges the spec twice, the generated selector once.
         errors += self._spec_problems(new, old)
@@ -135,7 +135,7 @@ def _shown(name: str, spec: JsonDict) -> Any:
 
 
 def _selector_problems(spec: JsonDict) -> list[FieldError]:
-    """Return what is wrong with a selector, and whether it selects the job's own pods."""
+    """Return the errors of a selector, and whether it selects the job's own pods."""
     selector = spec.get("selector")
     mine = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     path = "spec.template.metadata.labels"
@@ -151,7 +151,7 @@ def _selector_problems(spec: JsonDict) -> list[FieldError]:
 
 
 def _generated_problems(job: JsonDict) -> list[FieldError]:
-    """Return which of the generated labels the template lacks, and whether others are selected.
+    """Return which generated labels the template lacks, and whether the selector selects others.
 
     Nothing is wrong where a client chose the selector.
     """
@@ -178,7 +178,7 @@ def _generated_problems(job: JsonDict) -> list[FieldError]:
 
 
 def _with_directives(template: JsonDict, before: JsonDict) -> JsonDict:
-    """Return a template with what may change while a job is suspended as it was before.
+    """Return a template in which what may change while a job is suspended is as before.
 
     These are where its pods are scheduled, and their labels and annotations.
     """
@@ -196,7 +196,7 @@ def _with_directives(template: JsonDict, before: JsonDict) -> JsonDict:
 
 
 def schedule_problems(schedule: str) -> list[str]:
-    """Return why a text is not a schedule."""
+    """Return the problems of a schedule."""
     if "TZ" in schedule:
         return ["cannot use TZ or CRON_TZ in schedule, use timeZone field instead"]
     try:
@@ -250,7 +250,7 @@ class CronJobStrategy(WithPods):
         value["status"] = {}
 
     def validate(self, value: JsonDict, old: JsonDict | None = None) -> list[FieldError]:
-        """Return what is wrong with the spec."""
+        """Return the errors of the spec."""
         spec = value["spec"]
         errors = RULES["validateCronJobSpec"](spec, "spec")
         job = spec["jobTemplate"].get("spec") or {}
@@ -266,16 +266,16 @@ class CronJobStrategy(WithPods):
         return errors + RULES["validateCronJobSpec/more"](spec, "spec")
 
     def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
-        """Return what to warn of in the template of its jobs' pods."""
+        """Return the warnings about the template of its jobs' pods."""
         template = (value["spec"]["jobTemplate"].get("spec") or {}).get("template") or {}
         return self.template_warnings(template, "spec.jobTemplate.spec.template", value, old)
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change."""
+        """Return the errors of the change."""
         return self.validate(new, old)
 
     def name_problems(self, name: str) -> list[str]:
-        """Return why a name is none: the names of its jobs are eleven characters longer."""
+        """Return the problems of a name: the names of its jobs are eleven characters longer."""
         problems = names.subdomain_problems(name)
         if len(name) > 52:
             problems.append("must be no more than 52 characters")

@@ -1,4 +1,4 @@
-"""Limit ranges and quotas: what they may say of which resources.
+"""Limit ranges and quotas: validation.
 
 Source: k8s.io/kubernetes `pkg/apis/core/validation`, `pkg/apis/core/helper`.
 """
@@ -45,7 +45,7 @@ NO_SELECTOR: Final = (
 
 
 def resource_name_errors(name: str, path: str) -> list[FieldError]:
-    """Return what is wrong with the name of any resource."""
+    """Return the errors of the name of any resource."""
     errors = fields.each(path, name, names.qualified_problems(name))
     huge = (HUGE_PAGES, f"requests.{HUGE_PAGES}")
     if not errors and "/" not in name and name not in RESOURCES and not name.startswith(huge):
@@ -55,7 +55,7 @@ def resource_name_errors(name: str, path: str) -> list[FieldError]:
 
 
 def container_resource_errors(name: str, path: str) -> list[FieldError]:
-    """Return what is wrong with the name of a resource of containers."""
+    """Return the errors of the name of a resource of containers."""
     errors = resource_name_errors(name, path)
     if "/" not in name:
         if name not in CONTAINER_RESOURCES and not name.startswith(HUGE_PAGES):
@@ -68,14 +68,14 @@ def container_resource_errors(name: str, path: str) -> list[FieldError]:
 
 
 def is_extended(name: str) -> bool:
-    """Return whether a resource is none of Kubernetes' own, by its name."""
+    """Return whether a resource is an extended one, by its name."""
     if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
         return False
     return names.is_qualified(f"requests.{name}")
 
 
 def amount_errors(name: str, amount: str, path: str) -> list[FieldError]:
-    """Return what is wrong with an amount of a resource."""
+    """Return the errors of an amount of a resource."""
     number = quantity.parse(amount)
     errors = []
     if number < 0:
@@ -87,7 +87,7 @@ def amount_errors(name: str, amount: str, path: str) -> list[FieldError]:
 
 
 class LimitRangeStrategy(Strategy):
-    """Limit ranges: what is not said follows from what is."""
+    """Limit ranges: missing defaults follow from the limits."""
 
     creates_on_update = True
 
@@ -109,7 +109,7 @@ class LimitRangeStrategy(Strategy):
                     del limit[part]
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the limits."""
+        """Return the errors of the limits."""
         errors, seen = [], set()
         for index, limit in enumerate((value.get("spec") or {}).get("limits") or ()):
             path, kind = f"spec.limits[{index}]", limit.get("type") or ""
@@ -208,7 +208,7 @@ class ResourceQuotaStrategy(Strategy):
     """Quotas."""
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the spec."""
+        """Return the errors of the spec."""
         spec = value.get("spec") or {}
         hard = spec.get("hard") or {}
         errors = _amounts_errors(hard, "spec.hard")
@@ -218,7 +218,7 @@ class ResourceQuotaStrategy(Strategy):
         return errors + _selector_errors(selector, hard)
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
-        """Return what is wrong with the amounts in the status."""
+        """Return the errors of the amounts in the status."""
         status = new.get("status") or {}
         return [
             error
@@ -227,7 +227,7 @@ class ResourceQuotaStrategy(Strategy):
         ]
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change: the scopes stay."""
+        """Return the errors of the change: the scopes stay."""
         errors = self.validate(new)
         before, after = ((each.get("spec") or {}).get("scopes") or () for each in (old, new))
         if set(before) != set(after):

@@ -1,4 +1,4 @@
-"""How often upstream looks at the metadata of a changed object, by kind.
+"""How often upstream checks the metadata of a changed object, by kind.
 
 Each kind calls for it what it thinks fit, and so an error is told two to four times. A letter
 stands for each call beyond the two that all kinds share, as `api.metadata.change_problems` reads

@@ -1,4 +1,4 @@
-"""What networking.k8s.io and discovery.k8s.io describe: policies, ingresses, endpoints, addresses.
+"""The kinds of networking.k8s.io and discovery.k8s.io: policies, ingresses, endpoints, addresses.
 
 Sources: k8s.io/kubernetes `pkg/apis/networking/validation`, `pkg/apis/discovery/validation`.
 """
@@ -144,7 +144,7 @@ class IngressStrategy(Strategy):
         self._relaxed = RELAXED_SERVICE_NAMES in features
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a new ingress."""
+        """Return the errors of a new ingress."""
         errors = super().validate(value)
         if self._relaxed:
             return errors
@@ -160,7 +160,7 @@ class IngressStrategy(Strategy):
         value["status"] = {"loadBalancer": {}}
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the addresses of the load balancer."""
+        """Return the errors of the addresses of the load balancer."""
         return balancer_errors(new, old, modes=False)
 
 
@@ -291,7 +291,7 @@ class EndpointSliceStrategy(Strategy):
         ]
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change: the type of its addresses stays."""
+        """Return the errors of the change: the type of its addresses stays."""
         errors = self.validate(new)
         if new.get("endpoints") == old.get("endpoints"):
             # Stored as they are: upstream lets them be.
@@ -393,7 +393,7 @@ class ServiceCidrStrategy(Strategy):
     rules = RULES["ValidateServiceCIDR"]
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change: a second family may be added, no more."""
+        """Return the errors of the change: a second family may be added, no more."""
         before, after = (list((each.get("spec") or {}).get("cidrs") or ()) for each in (old, new))
         path = "spec.cidrs"
         grows = len(before) == 1 and len(after) == 2
@@ -414,5 +414,5 @@ class IpAddressStrategy(Strategy):
     change_rules = RULES["ValidateIPAddressUpdate"]
 
     def name_problems(self, name: str) -> list[str]:
-        """Return why a name is not an address."""
+        """Return the problems of an address."""
         return address_problems(name, canonical=True)

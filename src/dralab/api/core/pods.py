@@ -47,7 +47,7 @@ class WithPods(Strategy):
     def template_warnings(
         self, template: JsonDict, path: str, value: JsonDict, old: JsonDict | None
     ) -> list[str]:
-        """Return what does nothing in a template of pods that is new, or not what it seems to."""
+        """Return the warnings about a new template of pods."""
         if old and old["metadata"].get("generation") == value["metadata"].get("generation"):
             return []
         meta = template.get("metadata") or {}
@@ -61,7 +61,7 @@ class WithPods(Strategy):
         *,
         restart: tuple[str, ...] = ("Always",),
     ) -> list[FieldError]:
-        """Return what is wrong with a template that was `before`, or None if it is new."""
+        """Return the errors of a template that was `before`, or None if it is new."""
         # Upstream leaves `metadata` out of these paths.
         metadata = template.get("metadata") or {}
         errors = label_problems(metadata.get("labels") or {}, f"{path}.labels")
@@ -79,7 +79,7 @@ class WithPods(Strategy):
 
 
 class PodStrategy(WithPods):
-    """Pods: most of a spec is fixed once it is there."""
+    """Pods: most of a spec cannot be changed."""
 
     status_keeps = frozenset({"labels", "annotations", "finalizers"})
 
@@ -126,11 +126,11 @@ class PodStrategy(WithPods):
             status.setdefault("qosClass", before["qosClass"])
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a new pod."""
+        """Return the errors of a new pod."""
         return self._known.judged(PodFacts.of(value["spec"], value["metadata"]))[0]
 
     def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
-        """Return what does nothing in a new pod, or not what it seems to."""
+        """Return the warnings about a new pod."""
         if old is not None:
             return []
         return list(self._known.judged(PodFacts.of(value["spec"], value["metadata"]))[1])

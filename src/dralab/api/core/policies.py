@@ -1,4 +1,4 @@
-"""Disruption budgets and what hooks into the server."""
+"""Disruption budgets, webhook configurations and admission policies."""
 
 from typing import Final
 
@@ -30,7 +30,7 @@ class BudgetStrategy(Strategy):
         )
 
     def name_problems(self, name: str) -> list[str]:
-        """Return why a name cannot be a part of a path; upstream asks for no more."""
+        """Return the problems of a name as a path segment; upstream requires nothing else."""
         return any_name(name)
 
 

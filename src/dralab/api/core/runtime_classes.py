@@ -1,4 +1,4 @@
-"""Runtime classes: what they must be.
+"""Validation of Runtime classes.
 
 Source: k8s.io/kubernetes `pkg/apis/node/validation`.
 """

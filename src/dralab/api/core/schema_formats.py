@@ -1,4 +1,4 @@
-"""Formats in the schema of a custom resource that a real server does not know, and so ignores.
+"""Formats in the schema of a custom resource that a real server ignores.
 
 Source: k8s.io/apiextensions-apiserver `pkg/apiserver/validation/formats.go`.
 """
@@ -21,7 +21,7 @@ MAX_DEPTH: Final = 100
 
 
 def unrecognized_formats(schema: Any, depth: int = 0) -> Iterator[str]:
-    """Yield the formats of a schema and its parts that nothing is held against."""
+    """Yield the formats of a schema and its parts that are not checked."""
     if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
         return
     given, kind = schema.get("format"), schema.get("type") or ""

@@ -24,7 +24,7 @@ NOT_EMPTY: Final = "must be non-empty if specified"
 
 
 def rule_form_errors(schema: Schema, path: str) -> Iterator[FieldError]:
-    """Yield what is wrong with the parts of the rules directly in a schema."""
+    """Yield the errors of the parts of the rules directly in a schema."""
     for index, rule in enumerate(schema.get(RULES) or ()):
         if isinstance(rule, Mapping):
             yield from _form_errors(rule, schema, f"{path}.{RULES}[{index}]")

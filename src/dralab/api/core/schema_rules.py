@@ -1,4 +1,4 @@
-"""Schemas of custom resources: what they may say, and what they must.
+"""Validation of the schemas of custom resources.
 
 A schema is structural where it gives every value one type, outside of `allOf` and its like, so
 that objects can be pruned and defaulted. Source: k8s.io/apiextensions-apiserver
@@ -47,7 +47,7 @@ WORDS: Final = ("anyOf", "allOf", "oneOf")
 
 
 def schema_errors(schema: Schema, path: str, *, sound: bool = True) -> list[FieldError]:
-    """Return what is wrong with the schema of a version, whose root is `sound` so far."""
+    """Return the errors of the schema of a version, whose root is `sound` so far."""
     found = []
     if schema.get("nullable"):
         found.append(fields.forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
@@ -76,7 +76,7 @@ def _parts(schema: Schema, path: str) -> Iterator[tuple[Schema, str, str]]:
 
 
 def _nested(schema: Schema, path: str) -> Iterator[tuple[Schema, str]]:
-    """Yield the schemas that values are held against in addition."""
+    """Yield the schemas that values are also checked against."""
     for word in WORDS:
         for index, part in enumerate(schema.get(word) or ()):
             if isinstance(part, Mapping):
@@ -142,7 +142,7 @@ def _type_errors(schema: Schema, path: str, level: str) -> Iterator[FieldError]:
 
 
 def _meta_errors(properties: Schema, path: str, level: str) -> Iterator[FieldError]:
-    """Yield what is wrong with what a schema says of kind, apiVersion and metadata."""
+    """Yield the errors of what a schema says of kind, apiVersion and metadata."""
     for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
         part = properties.get(name)
         if isinstance(part, Mapping) and part.get("type") != wanted:
@@ -165,7 +165,7 @@ def _meta_errors(properties: Schema, path: str, level: str) -> Iterator[FieldErr
 
 
 def _value_rules(schema: Schema, path: str, depth: int) -> Iterator[FieldError]:
-    """Yield what is wrong with what values are held against."""
+    """Yield the errors of the value validations."""
     if depth > MAX_DEPTH:
         return
     pattern = schema.get("pattern")
@@ -197,7 +197,7 @@ def _nested_errors(schema: Schema, path: str, depth: int) -> Iterator[FieldError
 
 
 def _incomplete(said: Schema, schema: Any, path: str, where: str) -> Iterator[FieldError]:
-    """Yield what values are held against, although the schema itself does not know it."""
+    """Yield the value validations of fields that the schema itself does not have."""
     for part, at in _nested(said, where):
         yield from _unknown_parts(part, schema, path, at)
 
@@ -322,7 +322,7 @@ def _list_errors(schema: Schema, path: str) -> Iterator[FieldError]:
 
 
 def _key_errors(keys: Any, items: Any, path: str) -> Iterator[FieldError]:
-    """Yield what is wrong with the keys of a list that is a map."""
+    """Yield the errors of the keys of a list that is a map."""
     at = f"{path}.{LIST_KEYS}"
     if not keys:
         yield fields.required(at, f"must not be empty if {LIST_TYPE} is map")

@@ -39,7 +39,7 @@ HINTS_ANNOTATION: Final = "service.kubernetes.io/topology-aware-hints"
 
 
 def external_address_problems(text: str) -> list[str]:
-    """Return why a text is not an address outside the cluster."""
+    """Return the problems of an address outside the cluster."""
     return address_problems(text) or endpoint_problems(text)
 
 
@@ -60,7 +60,7 @@ RULES: Final = RuleTables(globals(), label_problems)
 
 
 class ServiceStrategy(Strategy):
-    """Services; addresses and node ports are given out by admission."""
+    """Services; admission assigns addresses and node ports."""
 
     rules = RULES["ValidateService"]
 
@@ -99,7 +99,7 @@ class ServiceStrategy(Strategy):
         value["status"] = {"loadBalancer": {}}
 
     def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:  # noqa: ARG002
-        """Keep the addresses that a client left out: they were given out once."""
+        """Keep the assigned addresses that a client left out."""
         before, after = old.get("spec") or {}, new["spec"]
         if after.get("type") == "ExternalName" or before.get("type") == "ExternalName":
             if before.get("type") != "ExternalName":
@@ -110,11 +110,11 @@ class ServiceStrategy(Strategy):
         _drop_of_type(before, after)
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the load balancer."""
+        """Return the errors of the load balancer."""
         return service_status_errors(new, old)
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change: an address stays, and the port of health checks."""
+        """Return the errors of the change: an address stays, and the port of health checks."""
         errors = self.validate(new)
         before, after = old["spec"].get("clusterIP"), new["spec"].get("clusterIP")
         if before and after != before and new["spec"].get("type") != "ExternalName":
@@ -167,7 +167,7 @@ class ServiceStrategy(Strategy):
         return found
 
     def name_problems(self, name: str) -> list[str]:
-        """Return why a name is none (RelaxedServiceNameValidation: it may begin with a digit)."""
+        """Return the problems of a name; some gates let it begin with a digit."""
         return self._name_problems(name)
 
 
@@ -227,7 +227,7 @@ def _drop_of_type(before: JsonDict, after: JsonDict) -> None:
 
 
 def _forget(before: JsonObject, after: JsonDict) -> None:
-    """Drop the addresses and numbers of a service that becomes a mere name, if none are new."""
+    """Drop the addresses and numbers of a service that becomes an ExternalName, if none are new."""
     for part in GIVEN_OUT:
         if after.get(part) == before.get(part):
             after.pop(part, None)
@@ -290,7 +290,7 @@ def _addresses_of_service(spec: JsonObject, path: str) -> list[FieldError]:  # n
 
 
 def service_address_errors(spec: JsonObject) -> list[FieldError]:
-    """Return what is wrong with the addresses that a service asks for, and their families."""
+    """Return the errors of the addresses that a service asks for, and their families."""
     first, path = spec.get("clusterIP") or "", "spec.clusterIPs"
     addresses = spec.get("clusterIPs") or ([first] if first else [])
     errors = []

@@ -64,7 +64,7 @@ class StatefulSetStrategy(TemplateStrategy):
         _drop_most_unavailable(new)
 
     def validate(self, value: JsonDict, old: JsonDict | None = None) -> list[FieldError]:
-        """Return what is wrong with the spec; pods mount the claims made for them by name."""
+        """Return the errors of the spec; pods mount the claims made for them by name."""
         spec = value["spec"]
         names_of = [
             (claim.get("metadata") or {}).get("name", "")
@@ -86,20 +86,20 @@ class StatefulSetStrategy(TemplateStrategy):
         return super().validate({**value, "spec": seen}, old)
 
     def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
-        """Return what to warn of in the template, and about a limit below zero."""
+        """Return the warnings about the template, and about a limit below zero."""
         found = super().warnings(value, old)
         if (value["spec"].get("revisionHistoryLimit") or 0) < 0:
             found.append(ALL_REVISIONS)
         return found
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the counts of replicas."""
+        """Return the errors of the counts of replicas."""
         return replica_errors(
             new, old, STATEFUL_COUNTS, STATEFUL_COUNTS[1:5], ready="status.readyReplicas"
         )
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change: few fields may be changed."""
+        """Return the errors of the change: few fields may be changed."""
         errors = self.validate(new, old)
         before, after = old["spec"], new["spec"]
         if any(before.get(part) != after.get(part) for part in {*before, *after} - MAY_CHANGE):
@@ -107,7 +107,7 @@ class StatefulSetStrategy(TemplateStrategy):
         return errors
 
     def name_problems(self, name: str) -> list[str]:
-        """Return why a name is none: it becomes a part of host names."""
+        """Return the problems of a name: it becomes a part of host names."""
         return names.label_problems(name)
 
 

@@ -1,4 +1,4 @@
-"""What a status may say: counts, replicas, load balancers, phases.
+"""Validation of statuses: counts, replicas, load balancers, phases.
 
 Source: the functions `Validate…Status…` of k8s.io/kubernetes `pkg/apis`. The statuses of Jobs are
 left to `job_statuses`, those of resource.k8s.io to `api.resource`.
@@ -39,7 +39,7 @@ def count_errors(status: JsonObject, counts: Sequence[str]) -> list[FieldError]:
 def replica_errors(
     new: JsonObject, old: JsonObject, counts: Sequence[str], parts: Sequence[str], *, ready: str
 ) -> list[FieldError]:
-    """Return what is wrong with counts of replicas.
+    """Return the errors of counts of replicas.
 
     None of `counts` may be below zero, none of `parts` above `status.replicas`. There are no more
     available replicas than ready ones, which messages call `ready`.
@@ -70,7 +70,7 @@ def collision_errors(status: JsonObject, before: JsonObject) -> list[FieldError]
 
 
 def balancer_errors(new: JsonDict, old: JsonDict, *, modes: bool) -> list[FieldError]:
-    """Return what is wrong with the addresses of a load balancer; `modes` asks for `ipMode`."""
+    """Return the errors of the addresses of a load balancer; `modes` asks for `ipMode`."""
     errors: list[FieldError] = []
     known = {item.get("ip") for item in _ingresses(old)}
     for index, ingress in enumerate(_ingresses(new)):
@@ -100,7 +100,7 @@ def _mode_errors(mode: str | None, has_address: bool, path: str) -> list[FieldEr
 
 
 def service_status_errors(new: JsonDict, old: JsonDict) -> list[FieldError]:
-    """Return what is wrong with the load balancer of a service."""
+    """Return the errors of the load balancer of a service."""
     if new["spec"].get("type") != "LoadBalancer" and _ingresses(new):
         why = "may only be used when `spec.type` is 'LoadBalancer'"
         return [fields.forbidden("status.loadBalancer.ingress", why)]
@@ -119,7 +119,7 @@ def phase_errors(namespace: JsonObject) -> list[FieldError]:
 
 
 def claim_status_errors(new: JsonObject) -> list[FieldError]:
-    """Return what is wrong with the resizing that a volume claim tells of."""
+    """Return the errors of the resizing in a volume claim's status."""
     status, errors = status_of(new), []
     path = "status.allocatedResourceStatuses"
     for name, state in (status.get("allocatedResourceStatuses") or {}).items():

@@ -1,4 +1,4 @@
-"""What storage.k8s.io describes: classes, drivers and what they tell of nodes.
+"""The kinds of storage.k8s.io: classes, drivers, and their data about nodes.
 
 Source: k8s.io/kubernetes `pkg/apis/storage/validation`, `pkg/apis/storage/v1` (defaults).
 """
@@ -75,7 +75,7 @@ def _distinct_terms(terms: Sequence[JsonObject], path: str) -> list[FieldError]:
 
 
 class StorageClassStrategy(Strategy):
-    """Storage classes: what they stand for stays."""
+    """Storage classes: immutable but for their metadata."""
 
     def default(self, value: JsonDict) -> None:
         """Fill in what the client left out."""
@@ -161,7 +161,7 @@ def _drivers(drivers: Sequence[JsonObject], path: str) -> list[FieldError]:
 
 
 class CsiNodeStrategy(Strategy):
-    """What CSI drivers tell of a node."""
+    """CSINodes: what CSI drivers report of a node."""
 
     unconditional = False
     rules = RULES["ValidateCSINode"]

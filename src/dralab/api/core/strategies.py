@@ -32,7 +32,7 @@ from dralab.api.strategy import Strategy
 
 @lru_cache(maxsize=4)
 def strategies(features: Features = DEFAULT_1_36) -> Mapping[str, Strategy]:
-    """Return the strategies; kinds that are not there have no rules of their own."""
+    """Return the strategies; kinds that are missing have no special rules."""
     rbac = access.RBAC
     hooks = "admissionregistration.k8s.io"
     return {

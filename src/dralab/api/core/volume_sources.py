@@ -49,7 +49,7 @@ def step_back_errors(text: str, path: str) -> list[FieldError]:
 
 
 def descending_errors(text: str, path: str) -> list[FieldError]:
-    """Return whether a path is not one below a folder."""
+    """Return whether a path leaves its folder."""
     errors = step_back_errors(text, path)
     if text.startswith("/"):
         errors.insert(0, fields.invalid_value(path, text, "must be a relative path"))

@@ -47,7 +47,7 @@ class ClaimStrategy(Strategy):
         value.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
 
     def prepare_create(self, value: JsonDict, now: str) -> None:  # noqa: ARG002
-        """Begin pending; of the two ways to name a source, each says what the other does."""
+        """Begin pending, and copy the source to the other of its two fields."""
         value["status"] = {"phase": "Pending"}
         spec = value["spec"]
         _drop_unusable_sources(spec, None)
@@ -58,19 +58,19 @@ class ClaimStrategy(Strategy):
             spec["dataSource"] = {part: ref[part] for part in ref if part != "namespace"}
 
     def prepare_update(self, new: JsonDict, old: JsonDict, now: str) -> None:  # noqa: ARG002
-        """Drop sources that mean nothing."""
+        """Drop sources that have no meaning."""
         _drop_unusable_sources(new["spec"], old["spec"])
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the spec."""
+        """Return the errors of the spec."""
         return claim_spec_errors(value["spec"], "spec")
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
-        """Return what is wrong with the resizing."""
+        """Return the errors of the resizing."""
         return claim_status_errors(new)
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change: only the size of a bound claim may grow."""
+        """Return the errors of the change: only the size of a bound claim may grow."""
         errors = self.validate(new)
         errors += _fixed_errors(new, old)
         before, after = old["spec"], new["spec"]
@@ -96,7 +96,7 @@ def _size(spec: JsonObject) -> Number:
 
 
 def _fixed_errors(new: JsonDict, old: JsonDict) -> list[FieldError]:
-    """Return what is wrong with the change of what may not change, shown as a difference.
+    """Return the errors of the change of what may not change, shown as a difference.
 
     A volume may be named once; a class may come later than the claim, and may move from the
     annotation to its field. A bound claim may ask for more, and for other attributes.
@@ -133,7 +133,7 @@ def _fixed_errors(new: JsonDict, old: JsonDict) -> list[FieldError]:
 
 
 def _take(value: JsonDict, other: JsonObject, name: str) -> None:
-    """Give a value a field of another one, or take its own away."""
+    """Copy a field from another value, or remove it where that has none."""
     value.pop(name, None)
     if name in other:
         value[name] = other[name]
@@ -214,7 +214,7 @@ class VolumeStrategy(Strategy):
             status["lastPhaseTransitionTime"] = now
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the spec."""
+        """Return the errors of the spec."""
         return volume_spec_errors(value["spec"], "spec") + _recycling_errors(value["spec"])
 
     def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:  # noqa: ARG002
@@ -227,7 +227,7 @@ class VolumeStrategy(Strategy):
         ]
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change: what it is stays."""
+        """Return the errors of the change: what it is stays."""
         before, after = old["spec"], new["spec"]
         # Upstream judges the whole twice.
         errors = self.validate(new) + volume_spec_errors(after, "spec")
@@ -270,7 +270,7 @@ def _recycling_errors(spec: JsonObject) -> list[FieldError]:
 
 
 def volume_spec_errors(spec: JsonObject, path: str, *, inline: bool = False) -> list[FieldError]:
-    """Return what is wrong with the spec of a volume; `inline` is that of an attachment."""
+    """Return the errors of the spec of a volume; `inline` is that of an attachment."""
     modes, errors = spec.get("accessModes") or (), []
     if inline:
         why = "may not be specified in the context of inline volumes"
@@ -305,7 +305,7 @@ def volume_spec_errors(spec: JsonObject, path: str, *, inline: bool = False) -> 
 def _choice_errors(
     spec: JsonObject, path: str, part: str, only: str, known: Sequence[str]
 ) -> list[FieldError]:
-    """Return whether a field says something else than it may; `only` that, if it is not empty."""
+    """Return whether a field differs from `only`, if it is not empty."""
     given = spec.get(part)
     if not given and (only or given is None):
         return []
@@ -319,7 +319,7 @@ def _choice_errors(
 
 
 def _attributes_errors(spec: JsonObject) -> list[FieldError]:
-    """Return what is wrong with the class of a volume's attributes, which only CSI has."""
+    """Return the errors of the class of a volume's attributes, which only CSI has."""
     name, path = spec.get("volumeAttributesClassName"), "spec.volumeAttributesClassName"
     if name is None:
         return []
@@ -350,7 +350,7 @@ def _capacity_errors(given: JsonObject | None, path: str) -> list[FieldError]:
 
 
 def _volume_errors(spec: JsonObject, path: str, *, inline: bool) -> list[FieldError]:
-    """Return what is wrong with where a volume lies, and with the nodes it may be used on."""
+    """Return the errors of where a volume lies, and with the nodes it may be used on."""
     errors: list[FieldError] = []
     affinity = spec.get("nodeAffinity")
     if affinity is not None and inline:

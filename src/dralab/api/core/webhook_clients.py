@@ -1,4 +1,4 @@
-"""How a webhook is reached, and which reviews it reads.
+"""How a webhook is called, and which versions of reviews it accepts.
 
 Source of rules and words: k8s.io/apiserver `pkg/util/webhook/validation.go`.
 """
@@ -27,7 +27,7 @@ def default_webhook_client(client: JsonDict | None) -> None:
 
 
 def webhook_client_errors(client: JsonObject, path: str) -> Iterator[FieldError]:
-    """Yield what is wrong with how a webhook is reached."""
+    """Yield the errors of how a webhook is reached."""
     url, service = client.get("url"), client.get("service")
     if (url is None) == (service is None):
         yield fields.required(path, "exactly one of url or service is required")
@@ -90,7 +90,7 @@ def _service_errors(service: Any, path: str) -> Iterator[FieldError]:
 def review_version_errors(
     versions: Sequence[str], path: str, *, none: str = f"must specify one of {', '.join(VERSIONS)}"
 ) -> Iterator[FieldError]:
-    """Yield what is wrong with the versions of reviews that a webhook reads.
+    """Yield the errors of the versions of reviews that a webhook reads.
 
     `none` is said where there are none.
     """

@@ -1,4 +1,4 @@
-"""apps/v1: what keeps pods running."""
+"""apps/v1: workloads that keep pods running."""
 
 from typing import Final
 
@@ -65,7 +65,7 @@ class TemplateStrategy(WithPods):
         value["status"] = {"replicas": 0}
 
     def validate(self, value: JsonDict, old: JsonDict | None = None) -> list[FieldError]:
-        """Return what is wrong with the spec."""
+        """Return the errors of the spec."""
         spec = value["spec"]
         template, path = spec.get("template") or {}, "spec.selector"
         errors = self.first(spec, "spec", old)
@@ -88,7 +88,7 @@ class TemplateStrategy(WithPods):
     def all_template_problems(
         self, template: JsonDict, selector: JsonDict | None, old: JsonDict | None
     ) -> list[FieldError]:
-        """Return what is wrong with a template; a selector that is missing selects nothing."""
+        """Return the errors of a template; a selector that is missing selects nothing."""
         mine, path = (template.get("metadata") or {}).get("labels") or {}, "spec.template"
         errors = []
         if selector is None or not _selects(selector, mine):
@@ -101,12 +101,12 @@ class TemplateStrategy(WithPods):
         return errors
 
     def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
-        """Return what to warn of in the template."""
+        """Return the warnings about the template."""
         template = value["spec"].get("template") or {}
         return self.template_warnings(template, "spec.template", value, old)
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change: selectors stay."""
+        """Return the errors of the change: selectors stay."""
         errors = self.validate(new, old)
         selector = new["spec"].get("selector")
         if selector != old["spec"].get("selector"):
@@ -149,7 +149,7 @@ class DeploymentStrategy(TemplateStrategy):
         value["status"] = {}
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the counts of replicas."""
+        """Return the errors of the counts of replicas."""
         return replica_errors(
             new, old, DEPLOYMENT_COUNTS, DEPLOYMENT_COUNTS[2:5], ready="readyReplicas"
         )
@@ -193,7 +193,7 @@ class ReplicaSetStrategy(TemplateStrategy):
     called = "deployment"
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the counts of replicas."""
+        """Return the errors of the counts of replicas."""
         return replica_errors(new, old, SET_COUNTS, SET_COUNTS[1:4], ready="readyReplicas")
 
 
@@ -219,7 +219,7 @@ class ReplicationControllerStrategy(TemplateStrategy):
                 value["metadata"]["labels"] = dict(mine)
 
     def validate(self, value: JsonDict, old: JsonDict | None = None) -> list[FieldError]:
-        """Return what is wrong with the spec; the selector is a plain map."""
+        """Return the errors of the spec; the selector is a plain map."""
         spec = value["spec"]
         selector = spec.get("selector") or {}
         errors = RULES["ValidateReplicationControllerSpec"](spec, "spec")
@@ -236,11 +236,11 @@ class ReplicationControllerStrategy(TemplateStrategy):
         return errors
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the counts of replicas."""
+        """Return the errors of the counts of replicas."""
         return replica_errors(new, old, SET_COUNTS, SET_COUNTS[1:4], ready="readyReplicas")
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change; this kind's selector may change."""
+        """Return the errors of the change; this kind's selector may change."""
         return self.validate(new, old)
 
 
@@ -298,11 +298,11 @@ class DaemonSetStrategy(TemplateStrategy):
         _number_template(new, template_generation(old))
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the counts of pods."""
+        """Return the errors of the counts of pods."""
         return replica_errors(new, old, DAEMON_COUNTS, (), ready="readyReplicas")
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with the change: the selector stays."""
+        """Return the errors of the change: the selector stays."""
         selector, errors = new["spec"].get("selector"), []
         if selector != old["spec"].get("selector"):
             shown = shown_selector(selector)

@@ -116,7 +116,7 @@ GROUPS: Final = {"AllAlpha": "Alpha", "AllBeta": "Beta"}
 
 
 class GateError(ValueError):
-    """A setting of feature gates that is none."""
+    """An invalid setting of feature gates."""
 
 
 @cache
@@ -252,6 +252,6 @@ def _of(release: str) -> str:
 
 
 def ignored(text: str) -> list[str]:
-    """Return the gates of a setting that dralab knows by name only."""
+    """Return the gates of a setting that have no effect in dralab."""
     names = (part.strip().partition("=")[0] for part in text.split(","))
     return [name for name in names if name and name not in ACTED_ON and name not in GROUPS]

@@ -40,7 +40,7 @@ def validate_create(
     features: Features = DEFAULT_1_36,
     expressions: ExpressionCompiler | None = None,
 ) -> list[FieldError]:
-    """Return what is wrong with a new object of the hub version, after defaulting.
+    """Return the errors of a new object of the hub version, after defaulting.
 
     The object's own `metadata` is the caller's to check: its rules are the same for every kind.
     Without `expressions` selectors are not compiled.
@@ -76,7 +76,7 @@ def validate_update(
     features: Features = DEFAULT_1_36,
     expressions: ExpressionCompiler | None = None,
 ) -> list[FieldError]:
-    """Return what is wrong with an object that replaces `old`; `subresource` is "" or "status".
+    """Return the errors of an object that replaces `old`; `subresource` is "" or "status".
 
     What was stored before stays valid as long as it is not changed.
     """

@@ -1,4 +1,4 @@
-"""Objects against the table of types: what does not fit, and the shape in which a server stores.
+"""Objects checked against the table of types, and normalized as a server stores them.
 
 `problems` tells unknown fields, wrong types and texts that are no quantity or time.
 `normalised` drops what the Go types drop (nulls, empty optional fields, unknown fields), writes
@@ -50,7 +50,7 @@ NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def problems(version: str, kind: str, obj: Mapping[str, Any]) -> list[FieldError]:
-    """Return what in an object does not fit its kind: unknown fields and wrong types.
+    """Return where an object does not match its kind: unknown fields and wrong types.
 
     >>> [str(found) for found in problems("v1", "DeviceClass", {"spec": {"selector": []}})]
     ['spec.selector: Forbidden: unknown field, did you mean "selectors"?']

@@ -1,4 +1,4 @@
-"""Other names for everything in a snapshot that says whose it is, the same name everywhere.
+"""Consistent pseudonyms for everything in a snapshot that says whose it is.
 
 Renamed: nodes, namespaces, pods, containers, claims, templates, pools, slices and other objects,
 uids, labels, taints and gates of one's own, attributes that identify a device (uuid, serial number,
@@ -59,7 +59,7 @@ def anonymous(objects: Sequence[JsonDict]) -> list[JsonDict]:
 
 
 class _Renaming:
-    """Gives new names: the first time through it only collects the old ones."""
+    """Assigns new names; the first pass only collects the old ones."""
 
     def __init__(self, seen: dict[str, set[str]] | None = None) -> None:
         self.seen: dict[str, set[str]] = {}
@@ -186,7 +186,7 @@ class _Renaming:
         return self._name("uid", item.get("uid") or "")
 
     def _pool(self, given: Any) -> Any:
-        """A pool is a text in results and rules, a mapping with its name in slices."""
+        """Rename a pool: a text in results and rules, a mapping in slices."""
         if isinstance(given, dict):
             return given | {"name": self._name("pool", given["name"])}
         return self._name("pool", given)
@@ -217,7 +217,7 @@ class _Renaming:
         ]
 
     def _quota_key(self, key: str) -> str:
-        """What a quota counts may be of one storage class."""
+        """A quota may count objects of one storage class."""
         name, suffix, counted = key.partition(STORAGE_SUFFIX)
         return self._name("storage", name) + suffix + counted if suffix else key
 
@@ -240,7 +240,7 @@ class _Renaming:
         return [self._device(item) for item in given]
 
     def _device(self, given: JsonDict) -> JsonDict:
-        """Slices share their devices; so do those under new names."""
+        """Slices share their devices, also under new names."""
         known = self._devices.get(id(given))
         if known is None:
             known = self._devices[id(given)] = (given, self._part(given))
@@ -265,7 +265,7 @@ class _Renaming:
         return self._values.get(text, text)  # some drivers publish the name of their node
 
     def _expression(self, text: str) -> str:
-        """Texts in an expression that name what has another name now get it too."""
+        """Rename texts in an expression that name what was renamed."""
         return LITERAL.sub(
             lambda found: found[1] + self._values.get(found[2], found[2]) + found[1], text
         )

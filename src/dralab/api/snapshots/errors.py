@@ -1,4 +1,4 @@
-"""What can be wrong with a snapshot; a module of its own, since servers name it at their start."""
+"""The errors of a snapshot, in a separate module that a server imports at its start."""
 
 
 class SnapshotError(ValueError):

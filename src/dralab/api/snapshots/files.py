@@ -72,7 +72,7 @@ def read_file(path: Path) -> list[JsonDict]:
 
 
 def _read(source: str | Path, stdin: Callable[[], bytes] | None = None) -> list[JsonDict]:
-    """Read one file, no more of it than any other input may have."""
+    """Read one file, up to the size limit of all inputs."""
     for found in files_of([source], stdin, max_bytes=MAX_BYTES):
         if isinstance(found, SourceError):
             raise SnapshotError(f"cannot be read: {found.why}")
@@ -133,7 +133,7 @@ def _objects(document: Mapping[str, Any]) -> list[JsonDict]:
 
 
 def _with_devices(item: JsonDict, change: Any) -> JsonDict:
-    """Return an object whose devices are replaced; only slices have some."""
+    """Return an object whose devices are replaced; only slices have devices."""
     if item["kind"] != "ResourceSlice" or not item["spec"].get("devices"):
         return item
     return item | {"spec": item["spec"] | {"devices": change(item["spec"]["devices"])}}

@@ -147,7 +147,7 @@ KINDS: Final[Mapping[str, Kept]] = {
 
 
 def kept(obj: JsonDict) -> JsonDict | None:
-    """Return what a snapshot has of an object; None for kinds that it does not have.
+    """Return what a snapshot keeps of an object; None for kinds that it does not keep.
 
     >>> container = {"name": "c", "env": [{"name": "TOKEN", "value": "secret"}]}
     >>> pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]}}

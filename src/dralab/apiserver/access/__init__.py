@@ -1,4 +1,4 @@
-"""Whether a request may be made: authentication, authorization, admission, audit and fairness.
+"""Access control: authentication, authorization, admission, audit and fairness.
 
 What the request does is for `verbs`, and how it arrives for `http`.
 """

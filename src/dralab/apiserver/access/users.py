@@ -41,7 +41,7 @@ class User:
 
     @property
     def info(self) -> JsonDict:
-        """The user as objects tell of it: UserInfo of authentication.k8s.io/v1."""
+        """The user as UserInfo of authentication.k8s.io/v1."""
         found: JsonDict = {"username": self.name}
         if self.uid:
             found["uid"] = self.uid
@@ -72,7 +72,7 @@ def service_account(namespace: str, name: str, uid: str = "") -> User:
 
 
 def node_user(name: str) -> User:
-    """Return the user that the kubelet of a node is.
+    """Return the user of a node's kubelet.
 
     >>> node_user("node-0").name
     'system:node:node-0'
@@ -94,7 +94,7 @@ def user_named(name: str) -> User:
 
 
 def node_of(user: User) -> str | None:
-    """Return the node whose kubelet a user is, or None; empty if it does not say which.
+    """Return the node of a kubelet's user, or None; empty if the name has no node.
 
     >>> node_of(node_user("node-0")), node_of(User(name="system:node:node-0", groups=()))
     ('node-0', None)

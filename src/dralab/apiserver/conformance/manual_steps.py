@@ -1,4 +1,4 @@
-"""Changes that were made by hand between the recorded cases, so that the state is the same."""
+"""Changes that were made by hand between the recorded cases."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -21,7 +21,7 @@ ON_PURPOSE: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """What came of one case: `problems` is empty if it passed."""
+    """The result of one case: `problems` is empty if it passed."""
 
     number: int
     name: str
@@ -34,11 +34,11 @@ class CaseResult:
 
 
 class RecordingError(ValueError):
-    """A file that holds no recording."""
+    """A file that is not a recording."""
 
 
 def cases_of(content: Any) -> list[Case]:
-    """Return the cases of a recording; RecordingError if it is none."""
+    """Return the cases of a recording; RecordingError if the file is not one."""
     cases = content.get("cases") if isinstance(content, dict) else None
     if not isinstance(cases, list):
         raise RecordingError('want {"cases": [...]}')

@@ -39,7 +39,7 @@ class Reply:
     events: list[Any] | None = None
 
     def json(self) -> Any:
-        """Return the body as JSON; None if it is none."""
+        """Return the body as JSON; None if it is not JSON."""
         try:
             return json.loads(self.body)
         except ValueError:

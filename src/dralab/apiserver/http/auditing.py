@@ -86,7 +86,7 @@ class Auditing:
             self.auditor.started(request.record, status)
 
     def ended(self, request: HttpRequest, status: int) -> None:
-        """Record the end of an answer that was not there at once."""
+        """Record the end of a long answer."""
         if request.record is not None:
             self.auditor.complete(request.record, status, lambda: b"")
 

@@ -42,7 +42,7 @@ class Repaired:
 
 
 def check(directory: Path) -> list[str]:
-    """Return what is wrong with the store of a directory, in use or not; nothing if it is whole.
+    """Return the errors of the store of a directory, in use or not; nothing if it is whole.
 
     StorageUnavailable where there is none, or where it cannot be looked at.
     """
@@ -73,7 +73,7 @@ def check(directory: Path) -> list[str]:
 
 
 def problems(db: sqlite3.Connection, path: Path, tail: Tail | None = None) -> list[str]:
-    """Return what is wrong with a database, in sentences; `tail` is that of its mark."""
+    """Return the errors of a database, in sentences; `tail` is that of its mark."""
     found = [
         " ".join(line.split())
         for (line,) in db.execute(f"PRAGMA quick_check({MOST})")

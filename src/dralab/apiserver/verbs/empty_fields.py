@@ -82,7 +82,7 @@ def restored(
 def change_errors(
     value: JsonDict, empties: Sequence[EmptyPlace], problems: Callable[[], list[FieldError]]
 ) -> list[FieldError]:
-    """Return what is wrong with a changed object, and show empty lists as such.
+    """Return the errors of a changed object, and show empty lists as such.
 
     An empty list and none are no difference: nothing more is wrong than without them.
     """

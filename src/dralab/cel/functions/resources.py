@@ -251,7 +251,7 @@ def named_format(name: Any) -> Optional:
 
 
 def validate(format_: Any, text: Any) -> Optional:
-    """Return what is wrong with a text, or nothing."""
+    """Return the errors of a text, or nothing."""
     if type(format_) is not Format or type(text) is not str:
         raise no_such_overload()
     problems = format_.problems(text)

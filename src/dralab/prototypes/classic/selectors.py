@@ -101,7 +101,7 @@ def _wire(name: str, value: Attribute) -> dict[str, Any]:
 
 
 def problem(selector: str) -> str:
-    """Return why a text is not a selector; empty if it is one."""
+    """Return the problems of a selector; empty if it is one."""
     found = _compiled(selector)
     return found if isinstance(found, str) else ""
 

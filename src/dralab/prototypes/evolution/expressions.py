@@ -147,7 +147,7 @@ class EvolutionExpressions:
         return found
 
     def findings(self, text: str, path: str) -> list[Finding]:
-        """Return why a text is not a device selector."""
+        """Return the problems of a device selector."""
         try:
             compile_expression(text, environment())
         except CompileError as error:

@@ -106,7 +106,7 @@ class K8srmExpressions:
 
 
 def findings(text: str, path: str) -> list[Finding]:
-    """Return what is wrong with an expression as text: it is accepted, and matches no device."""
+    """Return the errors of an expression as text: it is accepted, and matches no device."""
     try:
         compiled(text, {})
     except CompileError as error:

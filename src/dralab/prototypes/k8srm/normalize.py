@@ -107,7 +107,7 @@ def with_types(reports: Sequence[NormalizedDocument]) -> list[NormalizedDocument
 
 
 def named(name: str) -> list[Finding]:
-    """Return what is wrong with a name; the prototypes' own files use upper case."""
+    """Return the errors of a name; the prototypes' own files use upper case."""
     problems = subdomain_problems(name) if name else []
     if problems and not subdomain_problems(name.lower()):
         return [warning("metadata.name", f'"{name}": a server requires lower case; kept here')]
@@ -234,7 +234,7 @@ def _mend_capacities(part: Written, field: str) -> None:
 
 
 def _wrong_capacity(entry: JsonDict, path: str) -> Iterator[Finding]:
-    """Yield what is wrong with one capacity and its block."""
+    """Yield the errors of one capacity and its block."""
     capacity, block = parse_any(entry["capacity"]), parse_any(entry.get("blockSize", 1))
     if capacity < 0:
         yield invalid(f"{path}.capacity", f'"{entry["capacity"]}" must not be negative')

@@ -1,4 +1,4 @@
-"""Where a pod wants to be: affinity to nodes and pods, and how its like spread."""
+"""Affinity to nodes and pods, and topology spread."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ AFFINITY: Final = RULES["validateAffinity"]
 
 
 def _label_keys(holder: JsonObject, path: str) -> list[FieldError]:
-    """Return what is wrong with labels whose values the server takes from the pod itself."""
+    """Return the errors of labels whose values the server takes from the pod itself."""
     selector, errors = holder.get("labelSelector"), []
     same, other = holder.get("matchLabelKeys") or (), holder.get("mismatchLabelKeys") or ()
     for part, keys in (("matchLabelKeys", same), ("mismatchLabelKeys", other)):
@@ -45,7 +45,7 @@ def _label_keys(holder: JsonObject, path: str) -> list[FieldError]:
 
 
 def _asked_twice(selector: JsonObject, keys: Sequence[str], path: str) -> list[FieldError]:
-    """Return the keys that the selector asks for, beside what was merged into it."""
+    """Return the keys that the selector asks for itself, without what was merged into it."""
     errors, last = [], {key: index for index, key in enumerate(keys)}
     seen = set(selector.get("matchLabels") or ())
     for item in selector.get("matchExpressions") or ():
@@ -76,7 +76,7 @@ def _domains_for_some(constraint: JsonObject, path: str) -> list[FieldError]:
 
 
 def spread(constraints: Sequence[JsonObject], path: str) -> list[FieldError]:
-    """Return what is wrong with how pods spread over topologies, each named once."""
+    """Return the errors of how pods spread over topologies, each named once."""
     errors: list[FieldError] = []
     left = Counter(map(_pair, constraints))
     for index, constraint in enumerate(constraints):

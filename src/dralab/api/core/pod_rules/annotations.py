@@ -21,7 +21,7 @@ PATH: Final = "metadata.annotations"
 
 
 def pod_annotation_problems(pod: PodFacts) -> Iterator[FieldError]:
-    """Yield what is wrong with the annotations of a pod."""
+    """Yield the errors of the annotations of a pod."""
     spec, annotations = pod.spec, pod.annotations
     mirrored = annotations.get(MIRROR)
     if mirrored is not None and not spec.get("nodeName"):

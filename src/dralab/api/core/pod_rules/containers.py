@@ -50,7 +50,7 @@ REGULAR: Final = RULES["validateContainers"]
 
 
 def containers(spec: JsonObject, path: str, around: Surroundings) -> list[FieldError]:
-    """Return what is wrong with the containers of a pod."""
+    """Return the errors of the containers of a pod."""
     main: Sequence[JsonObject] = spec.get("containers") or ()
     errors = _main(main, around, f"{path}.containers")
     if first := spec.get("initContainers"):

@@ -93,7 +93,7 @@ def whole_sources(sources: Sequence[JsonObject], path: str) -> list[FieldError]:
 def field_reference(
     reference: JsonObject, path: str, known: tuple[str, ...] = IN_VARIABLES
 ) -> list[FieldError]:
-    """Return what is wrong with a field of the pod that is shown to it."""
+    """Return the errors of a field of the pod that is shown to it."""
     if errors := RULES["validateObjectFieldSelector"](reference, path)[:1]:
         return errors
     version, shown = reference["apiVersion"], reference["fieldPath"]
@@ -118,7 +118,7 @@ def _unreadable(version: str, field: str, name: str, *, keyed: bool) -> str:
 def resource_reference(
     reference: JsonObject, path: str, *, in_file: bool = False
 ) -> list[FieldError]:
-    """Return what is wrong with a request or limit that is shown to a container."""
+    """Return the errors of a request or limit that is shown to a container."""
     errors, resource = [], reference.get("resource") or ""
     if in_file and not reference.get("containerName"):
         errors.append(fields.required(f"{path}.containerName"))

@@ -1,4 +1,4 @@
-"""Pods that were found good: most are copies of few.
+"""A cache of valid pods: most pods are copies of a few.
 
 All rules of a pod take as long as the rest of its creation, so what was judged is not judged again.
 """
@@ -13,7 +13,7 @@ MOST: Final = 1024
 
 
 class KnownPods:
-    """The warnings about good pods, by their facts. Bad ones are judged each time."""
+    """The warnings about valid pods, by their facts. Invalid ones are validated each time."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class KnownPods:
         self._warnings: dict[bytes, tuple[str, ...]] = {}
 
     def judged(self, pod: PodFacts) -> tuple[list[FieldError], tuple[str, ...]]:
-        """Return what is wrong with a pod, and what to warn of where nothing is."""
+        """Return the errors of a pod, and what to warn of where nothing is."""
         key = pod.key()
         if key is not None and (found := self._warnings.get(key)) is not None:
             return [], found

@@ -1,4 +1,4 @@
-"""How a container uses the volumes of its pod: as folders, or as block devices."""
+"""How a container uses the volumes of its pod: as directories, or as block devices."""
 
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -17,7 +17,7 @@ BLOCKS: Final = (
 
 
 def mounts(container: JsonObject, path: str, around: Surroundings) -> list[FieldError]:
-    """Return what is wrong with the volumes of a container."""
+    """Return the errors of the volumes of a container."""
     folders, devices = container.get("volumeMounts") or (), container.get("volumeDevices") or ()
     if not folders and not devices:
         return []
@@ -130,7 +130,7 @@ def _devices(
 
 
 def _taken(name: str, others: Mapping[str, str], path: str, where: str) -> list[FieldError]:
-    """Return whether a volume is used in the other way, too."""
+    """Return whether a volume is used in the other mode, too."""
     if name not in others:
         return []
     return [fields.invalid_value(f"{path}.name", name, f"must not already exist in {where}")]

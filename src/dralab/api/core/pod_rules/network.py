@@ -22,7 +22,7 @@ HOST_ALIAS: Final = RULES["ValidateHostAliases"]
 
 
 def ports(given: Sequence[JsonObject], path: str) -> list[FieldError]:
-    """Return what is wrong with the ports of a container."""
+    """Return the errors of the ports of a container."""
     errors: list[FieldError] = []
     seen: set[str] = set()
     for index, port in enumerate(given):
@@ -67,7 +67,7 @@ def on_host_network(spec: JsonObject, path: str, around: Surroundings) -> list[F
 
 
 def dns(spec: JsonObject, path: str) -> list[FieldError]:
-    """Return what is wrong with how a pod finds names."""
+    """Return the errors of how a pod finds names."""
     config, at = spec.get("dnsConfig"), f"{path}.dnsConfig"
     if spec.get("dnsPolicy") == "None":
         if config is None:

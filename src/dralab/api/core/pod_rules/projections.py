@@ -44,13 +44,13 @@ KEY_FILE: Final = RULES["validateKeyToPath"]
 
 
 def field_files(items: Sequence[JsonObject], path: str) -> list[FieldError]:
-    """Return what is wrong with fields of a pod that become files; their places are left out."""
+    """Return the errors of fields of a pod that become files; their places are left out."""
     at = path.rpartition(".")[0]
     return [e for item in items for e in RULES["validateDownwardAPIVolumeFile"](item, at)]
 
 
 class _Taken(NamedTuple):
-    """The files of a volume that is put together, and what is shown of one that comes again."""
+    """The files of a projected volume, and what an error shows of a duplicate."""
 
     volume: str
     files: set[str]
@@ -58,7 +58,7 @@ class _Taken(NamedTuple):
 
 
 def projected(source: JsonObject, path: str) -> list[FieldError]:
-    """Return what is wrong with a volume that is put together from several sources."""
+    """Return the errors of a volume that is put together from several sources."""
     errors: list[FieldError] = []
     files: set[str] = set()
     kinds = RULES["validateProjectionSources"].checks

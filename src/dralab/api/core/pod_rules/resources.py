@@ -27,12 +27,12 @@ RESIZES: Final = ("NotRequired", "RestartContainer")
 
 
 def container_resources(resources: JsonObject, path: str, around: Surroundings) -> list[FieldError]:
-    """Return what is wrong with what a container asks for."""
+    """Return the errors of what a container asks for."""
     return requirements(resources, path, around.claims)
 
 
 def overhead(amounts: JsonObject, path: str) -> list[FieldError]:
-    """Return what is wrong with what a pod takes beside its containers: it is like limits."""
+    """Return the errors of what a pod takes beside its containers: it is like limits."""
     return requirements({"limits": amounts}, path)
 
 
@@ -42,7 +42,7 @@ def requirements(
     claims: Collection[str] = (),
     named: Names = container_resource_errors,
 ) -> list[FieldError]:
-    """Return what is wrong with requests, limits and claims; `named` judges resources' names."""
+    """Return the errors of requests, limits and claims; `named` judges resources' names."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     errors: list[FieldError] = []
     for name, amount in limits.items():
@@ -121,7 +121,7 @@ def _claims(used: Collection[JsonObject], known: Collection[str], path: str) -> 
 
 
 def resize_policy(rules: Sequence[JsonObject], path: str, around: Surroundings) -> list[FieldError]:
-    """Return what is wrong with what a change of resources restarts."""
+    """Return the errors of what a change of resources restarts."""
     errors: list[FieldError] = []
     seen: set[str] = set()
     for index, rule in enumerate(rules):
@@ -149,7 +149,7 @@ def _pod_resource_errors(name: str, path: str) -> list[FieldError]:
 
 
 def pod_resources(spec: JsonObject, path: str) -> list[FieldError]:
-    """Return what is wrong with the resources of the pod itself, given those of its containers."""
+    """Return the errors of the resources of the pod itself, given those of its containers."""
     resources = spec.get("resources")
     if resources is None:
         return []

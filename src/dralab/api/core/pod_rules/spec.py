@@ -47,7 +47,7 @@ POD_SPEC: Final = RULES["ValidatePodSpec"]
 def pod_spec_problems(
     spec: JsonObject, path: str, *, comparing: bool, pod: PodFacts | None = None
 ) -> list[FieldError]:
-    """Return what is wrong with the spec of a `pod`; of a template if there is none.
+    """Return the errors of the spec of a `pod`; of a template if there is none.
 
     `comparing` allows Lt and Gt in tolerations.
     """

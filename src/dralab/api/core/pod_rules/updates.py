@@ -1,4 +1,4 @@
-"""Which parts of a pod may change once it is there; ephemeral containers are only added.
+"""Which parts of a pod may change after its creation; ephemeral containers are only added.
 
 Source: k8s.io/kubernetes `pkg/apis/core/validation` (ValidatePodUpdate,
 ValidatePodEphemeralContainersUpdate).
@@ -63,7 +63,7 @@ def _deadline(before: JsonDict, after: JsonDict) -> list[FieldError]:
 
 
 def _gates(before: JsonDict, after: JsonDict) -> list[FieldError]:
-    """Gates may only go; while there are some, more of the scheduling may be narrowed."""
+    """Gates may only be removed; while some remain, scheduling constraints may be narrowed."""
     had, has = before.pop("schedulingGates", None) or [], after.pop("schedulingGates", None) or []
     if had:
         for name in ("nodeSelector", "affinity"):

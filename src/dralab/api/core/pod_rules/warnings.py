@@ -1,4 +1,4 @@
-"""What a client should know of a pod that is good: what does nothing, or not what it seems to.
+"""Warnings about a valid pod: fields without effect, or with a surprising one.
 
 Source: k8s.io/kubernetes `pkg/api/pod/warnings.go`.
 """
@@ -59,7 +59,7 @@ WHOLE_BYTES: Final = ("memory", "ephemeral-storage")
 
 
 def pod_warnings(pod: PodFacts, path: str = "") -> list[str]:
-    """Return what to warn of in a pod, or in the template at a path that ends with a dot."""
+    """Return the warnings about a pod, or in the template at a path that ends with a dot."""
     found = [f"{path}{warning}" for warning in islice(_in_object(pod), MOST)]
     return (found + _overlaps(pod.spec))[:MOST]
 
@@ -143,7 +143,7 @@ def _node_term(term: JsonObject, path: str, *, values: bool = False) -> Iterator
 
 
 def _lists(spec: JsonObject) -> Iterator[str]:
-    """Yield what is there twice, or has no name."""
+    """Yield duplicates and items without a name."""
     for part, name in (("hostAliases", "ip"), ("imagePullSecrets", "name")):
         seen: set[str] = set()
         for index, item in enumerate(spec.get(part) or ()):
@@ -179,7 +179,7 @@ def _container(container: JsonObject, path: str) -> Iterator[str]:
 
 
 def _ports(spec: JsonObject) -> Iterator[str]:
-    """Yield the ports of containers that mean the same, or that cannot be told apart."""
+    """Yield the ports of containers that are duplicates or ambiguous."""
     known: dict[str, list[tuple[JsonObject, str]]] = {}
     called: dict[str, str] = {}
     named: list[str] = []

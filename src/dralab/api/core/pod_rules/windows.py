@@ -1,4 +1,4 @@
-"""What only pods on Windows may say, and what those may not say; the system a pod is for."""
+"""Fields that only Windows pods may set, and those they may not; the system of a pod."""
 
 import re
 from typing import Final
@@ -36,7 +36,7 @@ WINDOWS_OPTIONS: Final = RuleTables(globals())["validateWindowsSecurityContextOp
 
 
 def user_problems(name: str) -> list[str]:
-    """Return why a text is not a user, with a domain and a backslash before it or without."""
+    """Return the problems of a user, with a domain and a backslash before it or without."""
     return [f"runAsUserName{why}" for why in _user(name)]
 
 
@@ -71,7 +71,7 @@ def _host_process(context: JsonObject | None) -> bool | None:
 
 
 def host_processes(spec: JsonObject, path: str) -> list[FieldError]:
-    """Return what is wrong with containers that are processes of a Windows host."""
+    """Return the errors of containers that are processes of a Windows host."""
     errors, all_of_them, hosted = [], 0, 0
     mine = _host_process(spec.get("securityContext"))
     for container, at in containers_of(spec, path):
@@ -100,7 +100,7 @@ def host_processes(spec: JsonObject, path: str) -> list[FieldError]:
 
 
 def system(spec: JsonObject, path: str) -> list[FieldError]:
-    """Return what is wrong with the system that a pod is for, and what does not go with it."""
+    """Return the errors of the system that a pod is for, and what does not go with it."""
     name = (spec.get("os") or NOTHING).get("name") or ""
     if spec.get("os") is None:
         return []

@@ -11,7 +11,7 @@ MAX_CONDITIONS: Final = 4
 
 
 def binding_errors(holder: Mapping[str, Any], path: str) -> list[FieldError]:
-    """Return what is wrong with `bindingConditions` and `bindingFailureConditions`."""
+    """Return the errors of `bindingConditions` and `bindingFailureConditions`."""
     binding = holder.get("bindingConditions") or ()
     failing = holder.get("bindingFailureConditions") or ()
     if not binding and not failing:

@@ -15,7 +15,7 @@ LARGEST: Final = 2**63 - 1
 def capacity_errors(
     capacity: Mapping[str, Any], path: str, *, shared: bool, features: Features
 ) -> list[FieldError]:
-    """Return what is wrong with one capacity; only a shared device may have a policy."""
+    """Return the errors of one capacity; only a shared device may have a policy."""
     policy = capacity.get("requestPolicy")
     if policy is None:
         return []
@@ -88,7 +88,7 @@ class _Range:
         self.numbers = {name: quantity.parse_any(value) for name, value in given.items()}
 
     def errors(self, *, fractional: bool) -> list[FieldError]:
-        """Return what is wrong with the range."""
+        """Return the errors of the range."""
         if "min" not in self.numbers:
             return [required(f"{self.path}.min", "required when validRange is defined")]
         found = self._order()

@@ -75,7 +75,7 @@ class SharedDevice:
 def claim_status_errors(
     status: JsonObject, old: JsonObject, spec: JsonObject, path: str, *, deleting: bool
 ) -> list[FieldError]:
-    """Return what is wrong with the status of a claim that replaces `old`.
+    """Return the errors of the status of a claim that replaces `old`.
 
     `deleting` says whether `metadata.deletionTimestamp` is set.
     """
@@ -175,7 +175,7 @@ def _addresses(data: JsonObject, path: str) -> list[FieldError]:
 
 
 def _address_errors(address: str, path: str) -> list[FieldError]:
-    """Return why a text is not an address of an interface with its network: `10.9.8.1/24`."""
+    """Return the problems of an address of an interface with its network: `10.9.8.1/24`."""
     text = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
     try:
         interface = ipaddress.ip_interface(address)

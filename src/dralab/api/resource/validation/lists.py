@@ -1,4 +1,4 @@
-"""Lists and sets with a limit: one beyond it is reported once and its items are not looked at."""
+"""Lists and sets with a limit: beyond it one error is reported and items are not checked."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ ItemErrors = Callable[[Any, str], list[FieldError]]
 def list_errors(
     items: Sequence[Any] | None, limit: int | None, path: str, item_errors: ItemErrors
 ) -> list[FieldError]:
-    """Return what is wrong with a list: too many items, or the errors of each."""
+    """Return the errors of a list: too many items, or the errors of each."""
     if not items:
         return []
     if limit is not None and len(items) > limit:
@@ -29,7 +29,7 @@ def set_errors(
     item_errors: ItemErrors,
     key: Callable[[Any], Any] = lambda item: item,
 ) -> list[FieldError]:
-    """Return what is wrong with a list whose items have unique keys."""
+    """Return the errors of a list whose items have unique keys."""
     if not items:
         return []
     found = list_errors(items, limit, path, item_errors)

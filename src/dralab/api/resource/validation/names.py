@@ -42,27 +42,27 @@ def _good_pool(name: str) -> bool:
 
 
 def label_errors(name: str, path: str) -> list[FieldError]:
-    """Return why a name is no DNS label: devices, requests, counters."""
+    """Return the problems of a DNS label: devices, requests, counters."""
     return [] if _good_label(name) else each(path, name, label_problems(name))
 
 
 def subdomain_errors(name: str, path: str) -> list[FieldError]:
-    """Return why a name is no DNS subdomain: nodes, classes."""
+    """Return the problems of a DNS subdomain: nodes, classes."""
     return each(path, name, subdomain_problems(name))
 
 
 def label_key_errors(key: str, path: str) -> list[FieldError]:
-    """Return why a text is not a key of a label: taints, tolerations, binding conditions."""
+    """Return the problems of a key of a label: taints, tolerations, binding conditions."""
     return each(path, key, qualified_problems(key))
 
 
 def label_value_errors(value: str, path: str) -> list[FieldError]:
-    """Return why a text is not a value of a label."""
+    """Return the problems of a value of a label."""
     return each(path, value, label_value_problems(value))
 
 
 def labels_errors(labels: Mapping[str, str], path: str) -> list[FieldError]:
-    """Return what is wrong with a map of labels."""
+    """Return the errors of a map of labels."""
     found: list[FieldError] = []
     for key in sorted(labels):
         found += label_key_errors(key, path) + label_value_errors(labels[key], path)
@@ -70,12 +70,12 @@ def labels_errors(labels: Mapping[str, str], path: str) -> list[FieldError]:
 
 
 def class_errors(name: str, path: str) -> list[FieldError]:
-    """Return why a text names no DeviceClass."""
+    """Return the problems of a DeviceClass name."""
     return subdomain_errors(name, path) if name else [required(path)]
 
 
 def driver_errors(name: str, path: str) -> list[FieldError]:
-    """Return why a text is not a driver name; the case of letters does not matter."""
+    """Return the problems of a driver name; the case of letters does not matter."""
     if not name:
         return [required(path)]
     if _good_driver(name):
@@ -85,7 +85,7 @@ def driver_errors(name: str, path: str) -> list[FieldError]:
 
 
 def pool_errors(name: str, path: str) -> list[FieldError]:
-    """Return why a text is not a pool name: DNS subdomains joined by slashes."""
+    """Return the problems of a pool name: DNS subdomains joined by slashes."""
     if not name:
         return [required(path)]
     if _good_pool(name):
@@ -97,7 +97,7 @@ def pool_errors(name: str, path: str) -> list[FieldError]:
 
 
 def share_id_errors(uid: str, path: str) -> list[FieldError]:
-    """Return why a text is not a share ID: a UUID in lower case."""
+    """Return the problems of a share ID: a UUID in lower case."""
     if UUID.fullmatch(uid):
         return []
     if ANY_UUID.fullmatch(uid):
@@ -115,12 +115,12 @@ def share_id_errors(uid: str, path: str) -> list[FieldError]:
 
 
 def qualified_errors(name: str, path: str) -> list[FieldError]:
-    """Return why a text names no attribute or capacity: an identifier, maybe with a domain."""
+    """Return the problems of an attribute's name: an identifier, maybe with a domain."""
     return [] if _good_qualified(name) else _qualified_name(name, path)
 
 
 def fully_qualified_errors(name: str, path: str) -> list[FieldError]:
-    """Return why a text names no attribute with its domain, as constraints need it."""
+    """Return the problems of an attribute's name with its domain, as constraints need it."""
     found = qualified_errors(name, path)
     if "/" not in name:
         text = "a fully qualified name must be a domain and a name separated by a slash"

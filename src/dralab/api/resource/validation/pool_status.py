@@ -24,7 +24,7 @@ question_errors: Final = RULES["validateResourcePoolStatusRequestSpec"]
 def answer_errors(
     status: JsonObject | None, old: JsonObject | None, spec: JsonObject, path: str
 ) -> list[FieldError]:
-    """Return what is wrong with the status of a request: it is written once."""
+    """Return the errors of the status of a request: it is written once."""
     if old is not None:
         if status == old:
             return []

@@ -54,7 +54,7 @@ class Compiled:
 
 
 class ExpressionCompiler(Protocol):
-    """Compiles selectors and derived attributes; `dralab.cel` is one floor beside this one."""
+    """Compiles selectors and derived attributes; `dralab.cel` is on this package's floor."""
 
     def __call__(self, expression: str, features: Features, *, derived: bool) -> Compiled:
         """Return whether a new expression compiles; `derived` may have any attribute's type."""
@@ -75,7 +75,7 @@ class ClaimContext:
 def claim_errors(
     spec: JsonObject, path: str, features: Features, expressions: ExpressionCompiler | None
 ) -> list[FieldError]:
-    """Return what is wrong with the spec of a claim; without `expressions` CEL is not compiled."""
+    """Return the errors of the spec of a claim; without `expressions` CEL is not compiled."""
     devices: JsonObject = spec.get("devices") or {}
     path = f"{path}.devices"
     context = ClaimContext(
@@ -123,7 +123,7 @@ def request_names(spec: JsonObject) -> dict[str, frozenset[str]]:
 
 
 def reference_errors(name: str, path: str, names: Mapping[str, frozenset[str]]) -> list[FieldError]:
-    """Return why a text refers to no request (`req`) and no alternative (`req/sub`)."""
+    """Return the problems of a reference to a request (`req`) or an alternative (`req/sub`)."""
     parts = name.split("/")
     if len(parts) > 2:
         return [invalid_value(path, name, WRONG_REFERENCE)]
@@ -136,7 +136,7 @@ def reference_errors(name: str, path: str, names: Mapping[str, frozenset[str]]) 
 def references_errors(
     items: Any, path: str, names: Mapping[str, frozenset[str]]
 ) -> list[FieldError]:
-    """Return what is wrong with the `requests` of a constraint or configuration."""
+    """Return the errors of the `requests` of a constraint or configuration."""
     return set_errors(
         items, MAX_REQUESTS, path, lambda item, here: reference_errors(item, here, names)
     )
@@ -145,7 +145,7 @@ def references_errors(
 def selectors_errors(
     selectors: Any, path: str, features: Features, expressions: ExpressionCompiler | None
 ) -> list[FieldError]:
-    """Return what is wrong with a list of selectors."""
+    """Return the errors of a list of selectors."""
     return list_errors(
         selectors,
         MAX_SELECTORS,
@@ -155,7 +155,7 @@ def selectors_errors(
 
 
 def config_errors(config: JsonObject, path: str, *, stored: bool = False) -> list[FieldError]:
-    """Return what is wrong with a configuration; parameters `stored` before may be longer."""
+    """Return the errors of a configuration; parameters `stored` before may be longer."""
     opaque = config.get("opaque")
     if opaque is None:
         return [required(f"{path}.opaque")]
@@ -168,7 +168,7 @@ def config_errors(config: JsonObject, path: str, *, stored: bool = False) -> lis
 def json_object_errors(
     value: Any, path: str, limit: int, *, stored: bool = False
 ) -> list[FieldError]:
-    """Return why a value is no JSON object of at most `limit` bytes."""
+    """Return the problems of a JSON object of at most `limit` bytes."""
     if value is None:
         return [required(path)]
     if not stored and len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()) > (

@@ -73,7 +73,7 @@ NO_DEVICE_SELECTION: Final = (
 def slice_errors(
     spec: JsonObject, path: str, features: Features, old: JsonObject | None = None
 ) -> list[FieldError]:
-    """Return what is wrong with the spec of a slice, which may replace `old`."""
+    """Return the errors of the spec of a slice, which may replace `old`."""
     found = driver_errors(spec.get("driver") or "", f"{path}.driver")
     found += _pool_errors(spec.get("pool") or {}, f"{path}.pool")
     if old is not None:
@@ -109,7 +109,7 @@ def slice_errors(
 def device_errors(
     device: JsonObject, path: str, features: Features, *, old: JsonObject | None, per_device: bool
 ) -> list[FieldError]:
-    """Return what is wrong with one device; what `old` had already is not looked at again."""
+    """Return the errors of one device; what `old` had already is not looked at again."""
     found = label_errors(device.get("name") or "", f"{path}.name")
     attributes: JsonObject = device.get("attributes") or {}
     capacity: JsonObject = device.get("capacity") or {}
@@ -152,7 +152,7 @@ def device_errors(
 
 
 def attribute_errors(attribute: JsonObject, device_path: str, name: str) -> list[FieldError]:
-    """Return what is wrong with the value of an attribute."""
+    """Return the errors of the value of an attribute."""
     if len(attribute) == 1:
         # Nearly all attributes are one short text, number or truth: no need to look further.
         ((field, value),) = attribute.items()
@@ -182,7 +182,7 @@ def attribute_errors(attribute: JsonObject, device_path: str, name: str) -> list
 
 
 def skip_errors(operations: Sequence[str] | None, path: str) -> list[FieldError]:
-    """Return what is wrong with the node operations to leave out."""
+    """Return the errors of the node operations to leave out."""
     found = set_errors(
         operations,
         None,
@@ -402,7 +402,7 @@ def _node_resource_errors(name: str, path: str) -> list[FieldError]:
 def _old_mapping_errors(
     name: str, mapping: JsonObject, capacity: JsonObject, path: str
 ) -> list[FieldError]:
-    """Return what is wrong with a mapping as 1.36 has it: one multiplier, 1 where it is absent."""
+    """Return the errors of a mapping as 1.36 has it: one multiplier, 1 where it is absent."""
     found = _node_resource_errors(name, path)
     key, times = mapping.get("capacityKey"), mapping.get("allocationMultiplier")
     if key is not None and key not in capacity:

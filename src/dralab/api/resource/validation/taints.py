@@ -45,7 +45,7 @@ def _taint_of_rule(
 
 
 def rule_status_errors(status: Mapping[str, Any], path: str) -> list[FieldError]:
-    """Return what is wrong with the status of a DeviceTaintRule."""
+    """Return the errors of the status of a DeviceTaintRule."""
     conditions = status.get("conditions") or ()
     found = condition_errors(conditions, f"{path}.conditions")
     if len(conditions) > MAX_RULE_CONDITIONS:

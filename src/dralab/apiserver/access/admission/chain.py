@@ -48,7 +48,7 @@ class ReviewStore(Protocol):
 
 
 class AskedOptions(Protocol):
-    """Who asks for a write, how, and what they are told about it.
+    """The user and options of a write, and where its warnings go.
 
     An `internal` write is the server's own: no webhook or policy is asked about it.
     """
@@ -67,7 +67,7 @@ class AskedOptions(Protocol):
         ...
 
     def told(self, operation: Operation) -> JsonDict:
-        """Return the options of the request as it has them."""
+        """Return the options of the request as it sent them."""
         ...
 
 

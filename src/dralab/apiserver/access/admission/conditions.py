@@ -1,4 +1,4 @@
-"""Match conditions: expressions that say whether a webhook or policy is asked at all.
+"""Match conditions: expressions that decide whether a webhook or policy is called.
 
 Source: k8s.io/apiserver `admission/plugin/webhook/matchconditions`.
 """

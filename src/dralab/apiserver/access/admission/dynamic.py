@@ -86,7 +86,7 @@ class DynamicAdmission:
         name: str,
         namespace: Mapping[str, str] | None,
     ) -> bool:
-        """Whether others may have to be asked about a write, before its object is known."""
+        """Whether a write may need calls to other servers, before its object is known."""
         return any(
             each.hooks.may_match(kind, subresource, operations, name=name, namespace=namespace)
             for each in (*self.mutating, *self.validating)
@@ -102,7 +102,7 @@ class DynamicAdmission:
         return size >= self.long_writes.get(hub, size + 1)
 
     def admit(self, review: Review) -> None:
-        """Let the mutating plugins change an object. ApiError, MustWait."""
+        """Call the mutating plugins for an object. ApiError, MustWait."""
         if review.internal:
             return
         for each in self.mutating:
@@ -110,7 +110,7 @@ class DynamicAdmission:
                 self._timed(each.name, each.admit, review, "admit")
 
     def validate(self, review: Review) -> None:
-        """Let the validating plugins look at an object. ApiError, MustWait."""
+        """Call the validating plugins for an object. ApiError, MustWait."""
         if not self.active or review.internal:
             return
         for each in self.validating:

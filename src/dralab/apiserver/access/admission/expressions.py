@@ -338,7 +338,7 @@ class Expression:
         self._fast = self.program.fast if self._bound is not None else None
 
     def value(self, variables: Variables, left: int = PER_CALL) -> tuple[Any, int]:
-        """Return the value, which is a CelError if it is one, and its cost.
+        """Return the value, which may be a CelError, and its cost.
 
         Where nothing on this input costs more than is `left`, generated code finds the value.
         What costs more than the budget for the write is found in a turn. MustCompute, ApiError.
@@ -361,7 +361,7 @@ class Expression:
             return self.program.outcome(self._needed(variables), PER_CALL)
 
     def _generated(self, variables: Variables) -> Any:
-        """Return what generated code makes of the variables; NO_VALUE: it leaves that to others."""
+        """Return the value that generated code computes; NO_VALUE: it has to be interpreted."""
         if self._fast is None:
             return NO_VALUE
         named, whole = variables.named, self._whole

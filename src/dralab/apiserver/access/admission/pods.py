@@ -142,7 +142,7 @@ def _forbidden(review: Review, why: str) -> ApiError:
 
 
 def _keep_priority(review: Review) -> None:
-    """A client that sends a pod without its priority does not mean to change it."""
+    """Keep the priority if the client sends a pod without one."""
     if review.value is None or review.old is None:
         return
     spec, before = review.value["spec"], review.old["spec"]

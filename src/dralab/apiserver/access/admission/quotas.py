@@ -50,7 +50,7 @@ class QuotaLimits:
             account.count(Key(hub, namespace, metadata["name"]), after)
 
     def unknown(self, hub: str, namespace: str) -> Iterator[str]:
-        """Yield the collections of a namespace that must be counted before a create in one."""
+        """Yield the collections of a namespace that must be counted before an object is created."""
         for account in self.accounts.get(namespace, {}).values():
             yield from account.unknown(hub)
 
@@ -97,7 +97,7 @@ class QuotaLimits:
         account: "_Account | None",
         asked: dict[str, Number],
     ) -> Mapping[str, Number]:
-        """Return what will be used of a quota, as far as the write changes that. ApiError."""
+        """Return the new usage of a quota, as far as the write changes it. ApiError."""
         name, spec = limits["metadata"]["name"], spec_of(limits)
         hard = spec.get("hard") or {}
         if review.kind.hub == PODS:
@@ -170,7 +170,7 @@ class _Account:
         self._lock = Lock()
 
     def used(self, review: Review) -> Mapping[str, Number]:
-        """Return what is used of each name in the quota, as far as a kind's creates concern it."""
+        """Return the usage of each name in the quota that creating a kind can change."""
         for hub in self.unknown(review.kind.hub):
             with self._lock:
                 told = self._told.setdefault(hub, set())
@@ -188,7 +188,7 @@ class _Account:
         return self.sums
 
     def unknown(self, hub: str) -> list[str]:
-        """Return the collections that creates in one concern and that are not known yet."""
+        """Return the collections that still have to be counted before an object is created."""
         return [each for each in self._concerned(hub) if each not in self._known]
 
     def _concerned(self, hub: str) -> Iterable[str]:

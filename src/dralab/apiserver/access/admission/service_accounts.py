@@ -112,7 +112,7 @@ def token_volume() -> JsonDict:
 
 
 def _mirror_refusal(spec: JsonDict) -> str:
-    """Return what a mirror pod has that would give its node more; empty where there is nothing."""
+    """Return what a mirror pod has that would grant its node more; empty if nothing."""
     if spec.get("serviceAccountName"):
         return "a mirror pod may not reference service accounts"
     containers = [

@@ -134,7 +134,7 @@ class ServiceAddresses:
         spec["clusterIP"], spec["clusterIPs"] = address, [address, *given[1:]]
 
     def _is_ours(self, address: str) -> bool:
-        """Whether an address is in the range; what is not an address is told of later."""
+        """Whether an address is in the range; what is not an address is reported later."""
         try:
             return ip_address(address) in self.network
         except ValueError:

@@ -213,7 +213,7 @@ def sources(headers: Mapping[str, str], peer: str) -> list[str]:
 
 
 def _address(text: str) -> str:
-    """Return an IP address in its usual form; empty if it is none."""
+    """Return an IP address in its usual form; empty if it is not one."""
     try:
         return str(ipaddress.ip_address(text.strip()))
     except ValueError:

@@ -24,7 +24,7 @@ class AuditSink(Protocol):
     """Takes lines in the order in which they come."""
 
     def write(self, line: bytes) -> None:
-        """Keep a line; it ends with a newline. Never fails: a request is not refused for it."""
+        """Write a line that ends with a newline. Never fails: no request is refused for it."""
         ...
 
     def close(self) -> None:
@@ -50,7 +50,7 @@ class AuditFile:
         self._size = self._path.stat().st_size if self._path is not None else 0
 
     def write(self, line: bytes) -> None:
-        """Keep a line. A full disk is told once, though it may have room for some small lines."""
+        """Write a line. A full disk is reported once, even if some small lines still fit."""
         with self._lock:
             try:
                 failed: OSError | ValueError | None = None
@@ -81,7 +81,7 @@ class AuditFile:
         return cast("BinaryIO", os.fdopen(found, "ab", buffering=0))
 
     def _append(self, line: bytes) -> None:
-        """Write a line, or none of it: the next one must not continue it. OSError, ValueError."""
+        """Write a whole line or nothing, so that the next line is intact. OSError, ValueError."""
         written = 0
         try:
             while written < len(line):
@@ -94,7 +94,7 @@ class AuditFile:
         self._size += written
 
     def _rotate(self) -> OSError | None:
-        """Begin a new file; return why that cannot be done: then the old one goes on."""
+        """Begin a new file; return why that failed: then the old one continues."""
         if self._path is None or not self._size:
             return None
         try:

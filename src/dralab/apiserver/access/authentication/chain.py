@@ -104,7 +104,7 @@ class Authentication:
         raise unauthorized()
 
     def _certified(self, head: Head, problems: list[str]) -> User | None:
-        """Return the user that a request's certificate or its proxy names; add what is wrong."""
+        """Return the user that a request's certificate or its proxy names; collect errors."""
         if self.proxies is not None:
             try:
                 if (user := self.proxies.user_of(head)) is not None:
@@ -146,7 +146,7 @@ class Authentication:
 
 
 def _meant(found: Known, own: Sequence[str], wanted: Sequence[str]) -> Sequence[str] | None:
-    """Return for which of the wanted audiences a token is; None if for none of them."""
+    """Return which of the wanted audiences a token is for; None if none of them."""
     offered = own if found.audiences is None else found.audiences
     if offered is wanted:  # as for every request
         return wanted

@@ -15,7 +15,7 @@ class Rejected(Exception):  # noqa: N818 - a verdict, which clients see as 401
 
 
 class UnusableSetting(Exception):  # noqa: N818 - a fact about what an operator gave
-    """What an operator gave cannot be used: `flag` is the option, `why` says what is wrong."""
+    """A setting cannot be used: `flag` is the option, `why` says what is wrong."""
 
     def __init__(self, flag: str, why: str) -> None:
         super().__init__(f"{flag}: {why}")

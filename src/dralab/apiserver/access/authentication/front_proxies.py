@@ -1,4 +1,4 @@
-"""Users whom a proxy in front of the server has authenticated, and names in headers.
+"""Users that an authenticating proxy in front of the server names in headers.
 
 Source: k8s.io/apiserver `authentication/request/headerrequest`.
 """

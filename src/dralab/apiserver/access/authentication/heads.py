@@ -1,4 +1,4 @@
-"""What authentication reads of a request: its headers, and the certificate of its connection."""
+"""The parts of a request that authentication reads: headers and client certificate."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol

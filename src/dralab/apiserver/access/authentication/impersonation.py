@@ -63,7 +63,7 @@ class _Wanted:
 
     @property
     def node(self) -> str:
-        """The node behind the name; empty if there is none."""
+        """The node of the user name; empty if it is not a node's."""
         node = self.name.removeprefix(NODE_PREFIX)
         return node if node != self.name and not subdomain_problems(node) else ""
 
@@ -86,7 +86,7 @@ def is_wanted(head: Head) -> bool:
 def impersonated(
     head: Head, user: User, authorizer: Authorizer | None, asked: Callable[[], Attributes]
 ) -> tuple[User, str] | None:
-    """Return whom a request is made as, and the right that allows it if that is constrained.
+    """Return the impersonated user, and the permission that allows it if that is constrained.
 
     None if it names no user. `asked` is what it wants to do. Without an authorizer every user may
     impersonate, as a superuser always may. ApiError.

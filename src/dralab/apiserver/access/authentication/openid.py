@@ -69,7 +69,7 @@ class KeySource(Protocol):
 
     @property
     def keys(self) -> Sequence[jwt.VerificationKey] | None:
-        """The keys; None while they are not there yet."""
+        """The keys; None while they are not fetched yet."""
         ...
 
     def wanted(self) -> None:
@@ -77,11 +77,11 @@ class KeySource(Protocol):
         ...
 
     def start(self) -> None:
-        """Begin to look after them."""
+        """Start keeping them up to date."""
         ...
 
     def stop(self) -> None:
-        """End it."""
+        """Stop."""
         ...
 
 
@@ -244,7 +244,7 @@ class DiscoveredKeys:
         self._wanted.set()
 
     def refresh(self) -> None:
-        """Fetch the keys now. FetchError, and the keys of before stay."""
+        """Fetch the keys now. FetchError: the previous keys are kept."""
         address = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
         document = self._fetch(address)
         if not isinstance(document, dict) or document.get("issuer") != self._issuer:
@@ -283,7 +283,7 @@ class FetchError(Exception):
 
 
 def fetcher(ca_file: Path | None) -> Callable[[str], Any]:
-    """Return what fetches JSON over HTTPS: no redirects, 10 seconds, at most 1 MiB."""
+    """Return a function that fetches JSON over HTTPS: no redirects, 10 seconds, at most 1 MiB."""
     # The operator names the provider, wherever it is.
     anywhere = [ipaddress.ip_network(each) for each in ("0.0.0.0/0", "::/0")]
     targets = Targets(lambda _: None, lambda *_: (), networks=anywhere)

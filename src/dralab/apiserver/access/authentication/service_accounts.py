@@ -93,7 +93,7 @@ class ServiceAccountTokens:
 
     @property
     def issuer(self) -> str:
-        """The name under which tokens are signed."""
+        """The issuer of the tokens."""
         return self.settings.issuers[0]
 
     @property

@@ -32,7 +32,7 @@ HOUR: Final = 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticationFlags:
-    """What an operator gives, by the names of kube-apiserver's flags."""
+    """The settings of an operator, by the names of kube-apiserver's flags."""
 
     token_auth_file: Path | None = None
     client_ca_file: Path | None = None
@@ -83,7 +83,7 @@ class AuthenticationSettings:
             self.openid.source.start()
 
     def stop(self) -> None:
-        """End it."""
+        """Stop."""
         if self.openid is not None:
             self.openid.source.stop()
 

@@ -55,7 +55,7 @@ class Attributes:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A decision. `reason` is for people; `error` is what an authorizer could not find out."""
+    """A decision. `reason` is for people; `error` is what an authorizer failed to look up."""
 
     verdict: Verdict
     reason: str = ""
@@ -119,5 +119,5 @@ def forbidden(attributes: Attributes, decision: Decision) -> ApiError:
 
 
 def quoted(text: str) -> str:
-    """Return a text in quotation marks, as messages have it."""
+    """Return a text in quotation marks, as in messages."""
     return json.dumps(text, ensure_ascii=False)

@@ -12,7 +12,7 @@ from dralab.apiserver.access.authorization.rules import ALL, PolicyRule, url_cov
 
 
 def missing(held: Sequence[PolicyRule], wanted: Sequence[PolicyRule]) -> list[PolicyRule]:
-    """Return what of the wanted rules is not held, in rules of one verb on one thing.
+    """Return the wanted rules that are not covered, split into one verb on one resource each.
 
     >>> pods = PolicyRule(verbs=("get", "list"), groups=("",), resources=("pods",))
     >>> missing([replace(pods, verbs=("get",))], [pods])
@@ -27,7 +27,7 @@ def missing(held: Sequence[PolicyRule], wanted: Sequence[PolicyRule]) -> list[Po
 
 
 def parts(rule: PolicyRule) -> Iterator[PolicyRule]:
-    """Return the rules of one verb on one thing that together are a rule."""
+    """Return a rule split into rules of one verb on one resource each."""
     for group in rule.groups:
         for resource in rule.resources:
             for verb in rule.verbs:

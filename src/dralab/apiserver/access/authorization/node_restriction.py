@@ -1,4 +1,4 @@
-"""What the kubelet of a node may write into the objects that it may write at all (NodeRestriction).
+"""Limits on what the kubelet of a node may write into its objects (NodeRestriction).
 
 Source: k8s.io/kubernetes `plugin/pkg/admission/noderestriction`; the labels: k8s.io/kubelet
 `pkg/apis`.
@@ -134,7 +134,7 @@ def _whole_pod(review: Review, node: str) -> None:
 
 
 def _check_owner(review: Review, node: str) -> None:
-    """A mirror pod belongs to the node that makes it."""
+    """Check that a mirror pod belongs to the node that creates it."""
     shown, owners = quoted(node), owners_of(review.value or {})
     if len(owners) > 1:
         why = f"node {shown} can only create pods with a single owner reference set to itself"

@@ -114,7 +114,7 @@ class Grants:
 
     @property
     def error(self) -> str:
-        """What could not be found out, as one text."""
+        """The lookup errors, as one text."""
         errors = list(dict.fromkeys(self.errors))
         return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
 
@@ -125,7 +125,7 @@ class Grants:
 
 
 class RoleIndex:
-    """All roles and bindings of a server; any thread may ask, and any may tell of a change."""
+    """All roles and bindings of a server; any thread may read it or record a change."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -1,4 +1,4 @@
-"""What a stored role, binding, flow schema or priority level lacks of what a cluster begins with.
+"""The differences between stored roles, bindings, flow schemas or priority levels and the defaults.
 
 What an administrator added stays; what is missing is added again. An object whose annotation is
 set to `false` stays as it is.
@@ -63,7 +63,7 @@ def _roles_of(release: str) -> dict[str, dict[str, JsonDict]]:
 
 
 def _add_devices(roles: dict[str, dict[str, JsonDict]], later: Mapping[str, Any]) -> None:
-    """Add what the gate gives roles where it is on, as a release has them in which it always is."""
+    """Add the role rules that the gate adds where it is on."""
     for name, role in later["clusterroles"].items():
         rules = [rule for rule in role.get("rules", ()) if GROUP in rule.get("apiGroups", ())]
         known = roles["clusterroles"].get(name)

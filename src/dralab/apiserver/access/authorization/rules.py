@@ -45,7 +45,7 @@ class PolicyRule:
         return {"verbs": list(self.verbs), **found}
 
     def covers_resource(self, verb: str, group: str, resource: str, subresource: str) -> bool:
-        """Return whether it lets a verb be done on a resource, names aside.
+        """Return whether it allows a verb on a resource, ignoring names.
 
         >>> PolicyRule(verbs=("get",), groups=("",), resources=("*/status",)).covers_resource(
         ...     "get", "", "pods", "status"
@@ -66,7 +66,7 @@ class PolicyRule:
         return _has(self.resources, f"{resource}/{subresource}")
 
     def covers_path(self, verb: str, path: str) -> bool:
-        """Return whether it lets a verb be done on a path; a `*` at the end stands for all below.
+        """Return whether it allows a verb on a path; a `*` at the end stands for all below.
 
         >>> PolicyRule(verbs=("get",), urls=("/healthz/*",)).covers_path("get", "/healthz/ping")
         True

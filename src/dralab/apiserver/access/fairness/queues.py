@@ -1,4 +1,4 @@
-"""Queues of waiting requests, served by turns: levels by shares, then users, then programs.
+"""Queues of waiting requests, served in turn: levels by shares, then users, then programs.
 
 Upstream gives each priority level seats and shuffles flows into queues, because its requests run
 side by side. Here they are answered one after the other, in batches; so a level gets its share of

@@ -104,7 +104,7 @@ class Served(Protocol):
         ...
 
     def ended(self, request: HttpRequest, status: int) -> None:
-        """An answer that was not there at once has been given."""
+        """A long answer has ended."""
         ...
 
     def flow_of(self, request: HttpRequest) -> Flow:
@@ -175,7 +175,7 @@ class AsgiApp(AsgiBase):
         self.served.began(request, status)
 
     def ended(self, request: HttpRequest, status: int) -> None:
-        """An answer that was not there at once has been given."""
+        """A long answer has ended."""
         self.served.ended(request, status)
 
     # --- one batch per turn of the loop ---------------------------------------------------
@@ -281,7 +281,7 @@ class AsgiApp(AsgiBase):
 
     @property
     def has_requests(self) -> bool:
-        """Whether some request that was read waits for its turn, be it an event."""
+        """Whether some request that was read waits for its turn, events included."""
         return bool(self._turns)
 
     def _turn(self) -> None:
@@ -415,7 +415,7 @@ class _Watch:
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
-        """Have the watch end at its timeout."""
+        """End the watch at its timeout."""
         edge, watch, loop = self.edge, self.subscription, asyncio.get_running_loop()
         timeout = self.stream.watching.timeout or edge.limits.watch_time
         hub, ends = edge.served.hub, list[asyncio.TimerHandle]()

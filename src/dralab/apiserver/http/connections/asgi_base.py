@@ -194,7 +194,7 @@ class AsgiBase(ABC):
         raise NotImplementedError
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:  # noqa: B027 - most have nothing to begin
-        """The first request is there, in this loop."""
+        """Called at the first request, in this loop."""
 
     def close(self) -> None:
         """End what continues and forget the loop."""
@@ -205,7 +205,7 @@ class AsgiBase(ABC):
         """A long answer begins: a stream, a connection."""
 
     def ended(self, request: HttpRequest, status: int) -> None:  # noqa: B027 - few need it
-        """An answer that was not there at once has been given."""
+        """A long answer has ended."""
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

@@ -56,7 +56,7 @@ class PortWire:
         self._source.notify(lambda: _call_in(loop, self._news.set))
 
     async def secure(self) -> None:
-        """Begin TLS. Nobody says which certificate a pod has, so any is accepted. NotReached."""
+        """Begin TLS. A pod's certificate is not known, so any is accepted. NotReached."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE  # as kube-apiserver's transport of proxies
@@ -102,7 +102,7 @@ class PortWire:
             await waiting
 
     async def _plain(self) -> bytes:
-        """Return the next bytes; none at the end. NotReached."""
+        """Return the next bytes; empty at the end. NotReached."""
         while True:
             self._news.clear()
             found = b"".join(self._data(item) for item in self._source.take_items())

@@ -131,7 +131,7 @@ def _whole(content: bytes) -> Feed:
 
 
 def _ignore(_message: bytes) -> None:
-    """Take no notice of what a client says: it is only to read."""
+    """Ignore what the client sends: the socket is read-only."""
 
 
 def _is_text(answer: HttpResponse) -> bool:
@@ -153,7 +153,7 @@ class EachItem:
 
     @property
     def cut(self) -> str | None:
-        """Why it has ended before its end; None while it has not."""
+        """Why it was cut off; None if it was not."""
         return self._source.cut
 
     def take_items(self) -> Sequence[bytes]:

@@ -58,7 +58,7 @@ class ServingError(Exception):
 
 
 class AddressInUse(ServingError):  # noqa: N818 - a fact, named as the system names it
-    """The address is in use already; `holder` is by whom, where that is known."""
+    """The address is in use already; `holder` is the process that has it, if known."""
 
     def __init__(self, host: str, port: int, holder: str = "") -> None:
         super().__init__(host, port, holder)
@@ -66,7 +66,7 @@ class AddressInUse(ServingError):  # noqa: N818 - a fact, named as the system na
 
     @property
     def fact(self) -> str:
-        """What is so, without what to do."""
+        """The problem alone, without the advice."""
         return f"{self.host}:{self.port} is in use" + (f" by {self.holder}" if self.holder else "")
 
     def __str__(self) -> str:
@@ -268,7 +268,7 @@ class _Listener(socket.socket):
 
 
 def reserved(limit: int) -> int:
-    """Return how many of so many descriptors are not for connections."""
+    """Return how many of the descriptors are reserved, and not for connections."""
     return min(RESERVE, limit // 4)
 
 
@@ -440,7 +440,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             self.outlet.ready()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Log nothing here: a client that asks for SPDY is told so in the answer."""
+        """Log nothing here: the answer tells a client that asks for SPDY."""
 
     def look(self) -> None:
         """Close the connection if its head, or its next request, does not come. Once a second."""

@@ -1,4 +1,4 @@
-"""A thread that serves HTTP on a loop of its own, and tells when it has answered everything.
+"""A thread that serves HTTP on its own loop, and reports when it has answered everything.
 
 `serving` has the server itself, for callers who bring the loop.
 """

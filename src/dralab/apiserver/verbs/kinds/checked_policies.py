@@ -38,11 +38,11 @@ class CheckedPolicies(AdmissionPolicyStrategy):
         self.mutating = mutating
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a policy."""
+        """Return the errors of a policy."""
         return list(_policy_problems(value, mutating=self.mutating))
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:  # noqa: ARG002
-        """Return what is wrong with the warnings and conditions; what a path says is not read."""
+        """Return the errors of the warnings and conditions; what a path says is not read."""
         status, found = new.get("status") or {}, []
         warnings = (status.get("typeChecking") or {}).get("expressionWarnings") or ()
         for index, warning in enumerate(warnings):
@@ -67,7 +67,7 @@ class CheckedBindings(AdmissionPolicyStrategy):
         value["spec"].pop("failurePolicy", None)  # which only policies have
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a binding."""
+        """Return the errors of a binding."""
         spec = value.get("spec") or {}
         found = []
         if not (name := spec.get("policyName")):
@@ -149,7 +149,7 @@ def _param_kind_problems(params: JsonObject, path: str) -> Iterator[FieldError]:
 def condition_problems(
     conditions: Sequence[JsonObject], path: str, within: "Environment"
 ) -> Iterator[FieldError]:
-    """Yield what is wrong with match conditions."""
+    """Yield the errors of match conditions."""
     from dralab.cel.types import BOOL
 
     if len(conditions) > MOST_CONDITIONS:
@@ -288,7 +288,7 @@ def _expression_problems(
     *,
     missing: str | None = None,
 ) -> Iterator[FieldError]:
-    """Yield what is wrong with an expression, which must have one of the wanted types."""
+    """Yield the errors of an expression, which must have one of the wanted types."""
     from dralab import cel
 
     text = str(holder.get(part) or "")
@@ -323,7 +323,7 @@ def _match_problems(match: JsonObject | None, path: str) -> Iterator[FieldError]
 
 
 def rule_problems(rule: JsonObject, path: str, *, in_policy: bool = False) -> Iterator[FieldError]:
-    """Yield what is wrong with a rule about operations and resources."""
+    """Yield the errors of a rule about operations and resources."""
     seen = set()
     for index, name in enumerate(rule.get("resourceNames") or ()):
         if in_policy:
@@ -358,7 +358,7 @@ def rule_problems(rule: JsonObject, path: str, *, in_policy: bool = False) -> It
 
 
 def _resource_problems(resources: Sequence[str], path: str) -> Iterator[FieldError]:
-    """Yield what is wrong with the resources of a rule, where `*` stands for any."""
+    """Yield the errors of the resources of a rule, where `*` stands for any."""
     if not resources:
         yield fields.required(path)
     whole: set[str] = set()  # resources of which all subresources are meant

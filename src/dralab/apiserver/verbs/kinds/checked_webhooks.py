@@ -26,7 +26,7 @@ class CheckedWebhooks(WebhookStrategy):
     """Webhook configurations, whose conditions must compile."""
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a configuration."""
+        """Return the errors of a configuration."""
         errors: list[FieldError] = []
         seen = set()
         for index, hook in enumerate(value.get("webhooks") or ()):

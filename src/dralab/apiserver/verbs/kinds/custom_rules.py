@@ -163,19 +163,19 @@ class CustomStrategy(Strategy):
         )
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a new object."""
+        """Return the errors of a new object."""
         return self._errors(value, None, ("spec", "status"))
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a change."""
+        """Return the errors of a change."""
         return self._errors(new, old, ("spec", "status"))
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a change of the status."""
+        """Return the errors of a change of the status."""
         return self._errors(new, old, ("status",))
 
     def _scale_errors(self, value: JsonDict, parts: Sequence[str]) -> Iterator[FieldError]:
-        """Yield what is wrong with the numbers that the scale of an object has, by the parts.
+        """Yield the errors of the numbers that the scale of an object has, by the parts.
 
         Source: k8s.io/apiextensions-apiserver `pkg/registry/customresource/validator.go`.
         """
@@ -319,11 +319,11 @@ class CheckedDefinitions(DefinitionStrategy):
         return format_warnings(value["spec"], (old or {}).get("spec") or {})
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a definition."""
+        """Return the errors of a definition."""
         return super().validate(value) + self._rule_errors(value, ())
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a change; schemas that do not change may stay as they are."""
+        """Return the errors of a change; schemas that do not change may stay as they are."""
         found = super().validate_update(new, old)
         return found + self._rule_errors(new, old["spec"].get("versions") or ())
 

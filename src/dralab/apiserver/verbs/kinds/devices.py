@@ -88,17 +88,17 @@ class DeviceStrategy(Strategy):
         value.update(wanted)
 
     def validate(self, value: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a new object."""
+        """Return the errors of a new object."""
         found: list[FieldError] = self._rules.validate_create(value, self.features, compiled)
         return found
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a change."""
+        """Return the errors of a change."""
         found: list[FieldError] = self._rules.validate_update(new, old, "", self.features, compiled)
         return found
 
     def validate_status(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
-        """Return what is wrong with a change of the status."""
+        """Return the errors of a change of the status."""
         found: list[FieldError] = self._rules.validate_update(
             new, old, "status", self.features, compiled
         )

@@ -99,7 +99,7 @@ class _TotalCost:
 def rule_errors(
     versions: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]] = ()
 ) -> Iterator[FieldError]:
-    """Yield what is wrong with the rules of a definition's versions.
+    """Yield the errors of the rules of a definition's versions.
 
     Schemas that were there `before` a change may stay as they are.
     """
@@ -133,7 +133,7 @@ def _schema_errors(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]
 
 
 def _place_errors(place: _SchemaPlace, total: _TotalCost) -> Iterator[FieldError]:
-    """Yield what is wrong with the rules of one schema, and count their costs."""
+    """Yield the errors of the rules of one schema, and count their costs."""
     found = type_of_schema(place.schema, root=place.root)
     if found is None:
         return

@@ -17,7 +17,7 @@ REQUESTS: Final = ("counter", "quantity", "accessMode")
 
 
 def nodes_problems(value: Any) -> list[Finding]:
-    """Return what is wrong with a file of nodes; nulls count as absent and are dropped."""
+    """Return the errors of a file of nodes; nulls count as absent and are dropped."""
     found = NODE_FILE.findings(value)
     if found:
         return found
@@ -35,7 +35,7 @@ def nodes_problems(value: Any) -> list[Finding]:
 
 
 def pod_problems(value: Any) -> list[Finding]:
-    """Return what is wrong with the file of a pod's claim."""
+    """Return the errors of the file of a pod's claim."""
     found = POD_FILE.findings(value)
     if found:
         return found

@@ -1,4 +1,4 @@
-"""Type checking of ValidatingAdmissionPolicies: what their expressions get wrong about objects.
+"""Type checking of ValidatingAdmissionPolicies: errors of their expressions about objects.
 
 The expressions of a stored policy compile for objects of any type. Here they are compiled once more
 for each kind that the policy names, by its schema; what does not fit becomes a warning in the

@@ -140,7 +140,7 @@ class WebhookCalls:
             raise CallFailed(hook, f"received invalid webhook response: {error}") from error
 
     def told(self, hook: Webhook, review: Review, step: str, began: int, found: Verdict) -> None:
-        """Measure a call that has been answered."""
+        """Record the metrics of a call that was answered."""
         code, rejected = HTTPStatus.OK.value, not found.allowed
         if rejected:
             given = found.result.get("code")
@@ -148,7 +148,7 @@ class WebhookCalls:
         self.metrics.called(hook.name, review.operation, step, began, code=code, rejected=rejected)
 
     def failed(self, hook: Webhook, review: Review, step: str, began: int) -> None:
-        """Measure a call that has failed."""
+        """Record the metrics of a call that failed."""
         self.metrics.called(
             hook.name,
             review.operation,
@@ -160,7 +160,7 @@ class WebhookCalls:
         )
 
     def misapplied(self, hook: Webhook, review: Review, step: str, began: int) -> None:
-        """Measure a call whose answer cannot be carried out."""
+        """Record the metrics of a call whose answer cannot be applied."""
         error = "apiserver_internal_error"
         self.metrics.called(
             hook.name, review.operation, step, began, code=0, error=error, rejected=True

@@ -43,7 +43,7 @@ class BadAnswer(Exception):  # noqa: N818 - a fact, which messages tell
 
 
 class NoAnswer(BadAnswer):
-    """What a webhook answered is not a review at all."""
+    """The answer of a webhook is not a review at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
