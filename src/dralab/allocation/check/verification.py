@@ -482,7 +482,7 @@ class Verifier:
         return total
 
     def _has_room(self, asked: JsonObject, key: DeviceKey) -> bool:
-        """Return whether a shared device has enough left; requests for all devices skip it if not."""
+        """Return whether a shared device has enough left; requests for all devices may skip it."""
         if not self._shared(key):
             return True
         amounts = self._amounts(asked, key) or {}
