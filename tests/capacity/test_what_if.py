@@ -48,6 +48,14 @@ def test_a_shape_of_the_catalogue_can_be_added_and_serves_its_own_class():
     assert found.with_fate("still waits")[0].why  # its devices are another driver's
 
 
+def test_the_nodes_that_come_go_and_fit_are_named():
+    found = what_if(ClusterModel(CROWDED), [AddNodes("a", 3), RemoveNode("b")])
+    assert (found.added, found.removed) == (["new-1-a", "new-2-a", "new-3-a"], ["b"])
+    # Four devices are free nowhere before; after it on the new node that no other pod needs.
+    for kinds, expected in ((found.before, []), (found.after, ["new-3-a"])):
+        assert [each.nodes for each in kinds if each.kind.asks == "4 gpu"] == [expected]
+
+
 def test_pods_of_a_removed_node_move_and_the_rest_is_told():
     assert fates(CROWDED, RemoveNode("a")) == {
         "big": ("still waits", "", ""),
@@ -165,7 +173,7 @@ def test_a_name_that_is_not_there_gets_a_suggestion(change):
 def test_free_devices_are_stranded_where_the_pod_does_not_fit():
     found = what_if(ClusterModel(CROWDED), [AddNodes("a", 1)])
     big = next(each for each in found.before if each.kind.asks == "4 gpu")
-    assert (big.free, big.stranded, big.nodes) == (2, 2, 0)
+    assert (big.free, big.stranded, big.nodes) == (2, 2, [])
 
 
 # --- the command
@@ -195,7 +203,7 @@ def test_programs_read_json(run):
     assert found.exit_code == 0
     answer = json.loads(found.stdout)
     assert answer["pods"][0]["after"] == "new-1-b"
-    assert answer["nodes"] == {"before": 2, "after": 3}
+    assert answer["nodes"] == {"before": 2, "after": 3, "added": ["new-1-b"], "removed": []}
 
 
 @pytest.mark.parametrize(

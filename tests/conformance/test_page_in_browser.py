@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from builders import claim, device, pod, pool, request, worker
+from builders import claim, device, device_class, pod, pool, request, worker
 from dralab.apiserver.http.connections.serving import HttpServer, listen
 from dralab.apiserver.http.connections.serving_thread import ServingThread
 from dralab.kernel.clock import SECOND, ManualClock, WallClock
-from dralab.runtime.resources import CLAIMS, NODES, SLICES
+from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
 from dralab.simulation.results import outputs
 from dralab.simulation.results.result import Result, StateSample, Task
 from dralab.web.desk import Desk
@@ -215,7 +215,87 @@ def test_what_if_tells_who_starts(browser):
         page.get_by_role("button", name="Add to the list").click()
         page.get_by_role("button", name="What happens?").click()
         page.get_by_text("2 nodes before, 3 after. Every pod has a node.").wait_for()
+        nodes = page.get_by_role("list", name="Nodes that change").get_by_role("listitem")
+        assert nodes.all_inner_texts() == ["new-1-n1 new, + ml/waits"]
+        # Of the nodes where such a pod fits, those on the map can be clicked: that fills in the next.
+        page.get_by_role("row", name="ml/waits 2 gpu").wait_for()
+        page.get_by_role("row", name="ml/runs").get_by_role("button", name="n1", exact=True).click()
+        assert page.get_by_label("Node", exact=True).input_value() == "n1"
         assert page.faults == []
+
+
+def test_the_nodes_of_a_change_are_listed_and_a_click_on_the_map_names_one(browser):
+    objects = [*cluster(), worker("n3"), *pool("n3", device("d0"), node="n3")]
+    with opened(browser, desk(objects)) as page:
+        tab(page, "What if")
+        page.get_by_role("application").focus()
+        for _ in range(3):
+            page.keyboard.press("ArrowRight")
+        assert page.get_by_label("Node", exact=True).input_value() == "n3"
+        page.get_by_label("Node", exact=True).fill("n1")
+        page.get_by_role("combobox", name="Change").select_option("remove")
+        page.get_by_role("button", name="Add to the list").click()
+        page.get_by_role("button", name="What happens?").click()
+        nodes = page.get_by_role("list", name="Nodes that change").get_by_role("listitem")
+        nodes.first.wait_for()
+        assert nodes.all_inner_texts() == ["n1 removed, − ml/runs", "n3 + ml/runs"]
+        nodes.get_by_role("button", name="n3").click()
+        assert page.get_by_label("Node", exact=True).input_value() == "n3"
+        assert page.faults == []
+
+
+@pytest.mark.parametrize("path", ["waiting", "story"])
+def test_a_pod_that_is_gone_is_told_with_what_may_have_happened(browser, path):
+    with opened(browser, desk()) as page:
+        page.get_by_text("2 nodes").wait_for()
+        page.goto(page.url.partition("#")[0] + f"#/{path}/pod/ml/gone")
+        page.get_by_text("404: pod ml/gone not found").wait_for()
+        page.get_by_text("it has ended or was deleted since").wait_for()
+        assert page.get_by_role("alert").count() == 1
+        assert page.faults == []
+
+
+def test_views_without_anything_to_show_say_so(browser):
+    with opened(browser, desk([])) as page:
+        page.get_by_text("This cluster has no nodes.").wait_for()
+        tab(page, "Waiting")
+        page.get_by_text("Nothing waits for devices. 0 of 0 devices are free.").wait_for()
+        tab(page, "What if")
+        page.get_by_text("There are no nodes of which one could ask.").wait_for()
+        tab(page, "Story")
+        page.get_by_label("Pod").fill("ml/gone")
+        page.get_by_role("button", name="Show its story").click()
+        page.get_by_text("404: pod ml/gone not found").wait_for()
+        assert page.faults == []
+
+
+def test_no_view_is_wider_than_a_phone(browser, tmp_path):
+    outputs.write(result(), tmp_path, parquet=False)
+    wide = "document.documentElement.scrollWidth - innerWidth"
+    found = {}
+    with opened(browser, desk()) as page:
+        page.set_viewport_size({"width": 390, "height": 844})
+        for path in (
+            "fleet",
+            "waiting/pod/ml/waits",
+            "story/pod/ml/runs",
+            'what-if?changes=[{"add":"n1"}]',
+        ):
+            page.get_by_text("dralab").first.wait_for()
+            page.goto(page.url.partition("#")[0] + f"#/{path}")
+            page.wait_for_timeout(800)
+            found[path] = page.evaluate(wide)
+        # The cells of a row stand below each other, named by their columns.
+        cell = page.get_by_role("row", name="ml/waits").first.get_by_role("cell").first
+        assert (
+            cell.evaluate("each => getComputedStyle(each, '::before').content") == '"What happens"'
+        )
+        assert cell.bounding_box()["width"] > 300
+    with opened(browser, RunDesk(tmp_path)) as page:
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.get_by_role("img").first.wait_for()
+        found["run"] = page.evaluate(wide)
+    assert {path: over for path, over in found.items() if over} == {}
 
 
 def test_what_a_waiting_pod_could_use_lights_up_and_a_help_is_tried_on_the_map(browser):
@@ -400,6 +480,60 @@ def test_a_change_is_shown_as_it_comes(browser):
         server.add(SLICES, *pool("n2", device("d0"), node="n2"))
         page.get_by_text("2 nodes, 1 device").wait_for()
         assert [path for path in page.asked if "changes" in path] == ["/ui/data/changes"]
+        assert page.faults == []
+
+
+def test_what_changed_while_one_looked_is_listed_and_the_view_stays(browser):
+    clock = WallClock()
+    server = Server(clock)
+    for item in (worker("n1"), worker("n2")):
+        server.add(NODES, item)
+    server.add(SLICES, *pool("n1", device("d0"), node="n1"))
+    server.add(CLASSES, device_class("gpu"))
+    for name in ("one", "two"):
+        server.add(CLAIMS, claim(name, request("r0", "gpu", count=2)))
+        server.add(PODS, pod(name, claims={"g": name}))
+    with opened(browser, Desk(FollowedSource(server, clock), clock, "a lab", live=True)) as page:
+        page.get_by_text("live, as of").wait_for()
+        tab(page, "Waiting")
+        page.get_by_text("2 pods and claims").wait_for()
+        page.get_by_role("button", name="pod default/one").click()
+        page.get_by_role("heading", name="What would help").wait_for()
+        # From here on nothing that is shown goes away, not for a moment.
+        page.evaluate(
+            """() => {
+              window.emptied = [];
+              new MutationObserver(() => {
+                for (const text of ["What would help", "pods and claims"]) {
+                  if (!document.body.textContent.includes(text)) window.emptied.push(text);
+                }
+              }).observe(document.body, { childList: true, subtree: true, characterData: true });
+            }"""
+        )
+        page.get_by_text("Changes", exact=True).click()
+        page.get_by_text("Nothing changed since this page was opened.").wait_for()
+        page.keyboard.press("Escape")
+        held = claim("has", request("r0", "gpu"))
+        found = {"request": "r0", "driver": "gpu.example.com", "pool": "n1", "device": "d0"}
+        held["status"] = {"allocation": {"devices": {"results": [found]}}}
+        server.add(CLAIMS, held)
+        server.update(NODES, server.get(NODES, "n2") | {"spec": {"unschedulable": True}})
+        server.add(CLAIMS, claim("three", request("r0", "gpu", count=2)))
+        server.add(PODS, pod("three", claims={"g": "three"}))
+        page.get_by_text("3 pods and claims").wait_for()
+        page.locator("summary").filter(has_text="Changes").get_by_text("3").wait_for()
+        page.locator("summary").filter(has_text="Changes").click()
+        region = page.get_by_role("region", name="What changed since this page was opened")
+        region.get_by_role("button", name="pod default/three waits").wait_for()
+        assert sorted(region.get_by_role("button").all_inner_texts()) == [
+            "claim default/has has 1 device on node n1",
+            "node n2 is cordoned",
+            "pod default/three waits",
+        ]
+        assert page.evaluate("window.emptied") == []
+        region.get_by_role("button", name="pod default/three waits").click()
+        page.get_by_role("heading", name="pod default/three").wait_for()
+        assert page.locator("summary").filter(has_text="Changes").inner_text() == "Changes"
         assert page.faults == []
 
 

@@ -10,7 +10,7 @@ from web.pages import cluster, desk
 
 def test_what_if_tells_who_starts():
     found = orjson.loads(desk().what_if({"changes": [{"add": "n1", "count": 1}]}))
-    assert found["nodes"] == {"before": 2, "after": 3}
+    assert found["nodes"] == {"before": 2, "after": 3, "added": ["new-1-n1"], "removed": []}
     assert [(each["name"], each["fate"]) for each in found["pods"]] == [("waits", "starts")]
 
 

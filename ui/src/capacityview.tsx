@@ -1,10 +1,15 @@
-import { useEffect, useMemo, useState } from "preact/hooks";
+import type { ComponentChildren } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { post } from "./api";
 import type { Fleet } from "./fleet";
 import { Map } from "./map";
-import { type Answer, Answered, Copy, number, useAnswer } from "./parts";
+import { Answered, Copy, number, type Row, Sheet, useAnswer } from "./parts";
 import { PLAIN, type Scene, sceneOfChange, sceneOfStep, type Step } from "./scene";
 import type { Moves, WaitingItem, WhatIfAnswer } from "./types";
+
+const MOST_OFFERED = 200;
+const MOST_LISTED = 200;
+const MOST_NAMED = 5;
 
 type Change = { add: string; count: number } | { remove: string } | { cordon: string } | { uncordon: string }
   | { move: string; to: string };
@@ -13,13 +18,12 @@ interface Props {
   fleet: Fleet;
   waiting: WaitingItem[];
   version: string;
-  onNode: (name: string) => void;
   /** The changes whose outcome is shown, as JSON; the server checks them. */
   asked: string;
   onAsked: (changes: string) => void;
 }
 
-export function CapacityView({ fleet, waiting, version, onNode, asked: given, onAsked }: Props) {
+export function CapacityView({ fleet, waiting, version, asked: given, onAsked }: Props) {
   const asked = useMemo(() => changesOf(given), [given]);
   const [changes, setChanges] = useState<Change[]>(asked);
   const [room, setRoom] = useState<string | null>(null);
@@ -27,9 +31,19 @@ export function CapacityView({ fleet, waiting, version, onNode, asked: given, on
   const [plays, setPlays] = useState(false);
   const [shown, setShown] = useState<"change" | "plan">("change");
   const [node, setNode] = useState(-1);
-  const answer = useAnswer(asked.length ? `${version} ${JSON.stringify(asked)}` : "", () =>
+  const [name, setName] = useState(fleet.nodes.length ? fleet.nodeName(0) : "");
+  const map = useRef<HTMLElement>(null);
+  const choose = (at: number) => {
+    setNode(at);
+    if (at >= 0) setName(fleet.nodeName(at));
+  };
+  const showNode = (wanted: string) => {
+    choose(fleet.nodeAt(wanted));
+    map.current?.scrollIntoView({ block: "nearest" });
+  };
+  const answer = useAnswer(asked.length ? JSON.stringify(asked) : "", version, () =>
     post<WhatIfAnswer>("what-if", { changes: asked }));
-  const plan = useAnswer(room === null ? "" : `${version} moves ${room}`, () =>
+  const plan = useAnswer(room === null ? "" : `moves ${room}`, version, () =>
     post<Moves>("moves", room ? { pod: room } : {}));
   const steps = useMemo(() => (plan?.state === "here" ? stepsOf(plan.value) : []), [plan]);
   useEffect(() => {
@@ -48,21 +62,26 @@ export function CapacityView({ fleet, waiting, version, onNode, asked: given, on
     onAsked(list.length ? JSON.stringify(list) : "");
     setShown("change");
   };
+  if (!fleet.nodes.length) return <p class="empty">There are no nodes of which one could ask.</p>;
   return (
     <section class="what-if" aria-label="What if">
-      <section class="fleet above" aria-label="On the fleet">
+      <section class="fleet above" aria-label="On the fleet" ref={map}>
         <Map
-          fleet={fleet} scene={scene} moved={moved} label="What would change." onChoose={setNode}
+          fleet={fleet} scene={scene} moved={moved} label="What would change." onChoose={choose}
           onMove={(pod, to) => ask([...changes.filter((each) => !("move" in each && each.move === pod)), { move: pod, to: fleet.nodeName(to) }])}
         />
       </section>
       <div class="columns">
-        <WhatIf fleet={fleet} changes={changes} answer={answer} onChanges={setChanges} onAsk={ask} onNode={onNode} />
+        <WhatIf
+          fleet={fleet} changes={changes} name={name} onName={setName} onChanges={setChanges} onAsk={ask}
+        >
+          <Answered answer={answer}>{(found) => <Outcome found={found} asked={asked} fleet={fleet} onNode={showNode} />}</Answered>
+        </WhatIf>
         <article class="page">
           <MakeRoom waiting={waiting} onAsk={(pod) => { setRoom(pod); setShown("plan"); }} />
           <Answered answer={plan}>{(found) => (
             <Plan
-              found={found} steps={steps} at={at} plays={plays} onNode={onNode}
+              fleet={fleet} found={found} steps={steps} at={at} plays={plays} onNode={showNode}
               onStep={(to) => { setAt(to); setPlays(false); setShown("plan"); }}
               onPlay={() => {
                 setShown("plan");
@@ -145,17 +164,18 @@ function usePlaying(
 interface WhatIfProps {
   fleet: Fleet;
   changes: Change[];
-  answer: Answer<WhatIfAnswer> | null;
+  /** The node that is written or was clicked on the map. */
+  name: string;
+  onName: (name: string) => void;
   onChanges: (changes: Change[]) => void;
   onAsk: (changes: Change[]) => void;
-  onNode: (name: string) => void;
+  children: ComponentChildren;
 }
 
 const KINDS = { add: "add copies of", remove: "remove", cordon: "cordon", uncordon: "uncordon", move: "move a pod to" } as const;
 
-function WhatIf({ fleet, changes, answer, onChanges, onAsk, onNode }: WhatIfProps) {
+function WhatIf({ fleet, changes, name, onName, onChanges, onAsk, children }: WhatIfProps) {
   const [kind, setKind] = useState<keyof typeof KINDS>("add");
-  const [name, setName] = useState(fleet.nodes.length ? fleet.nodeName(0) : "");
   const [pod, setPod] = useState("");
   const [count, setCount] = useState(1);
   const add = (event: Event) => {
@@ -178,9 +198,15 @@ function WhatIf({ fleet, changes, answer, onChanges, onAsk, onNode }: WhatIfProp
           </select>
         </label>
         <label>
-          Node <input value={name} list="nodes" onInput={(event) => setName(event.currentTarget.value)} />
+          Node{" "}
+          <input
+            value={name} list="nodes" onInput={(event) => onName(event.currentTarget.value)}
+            onFocus={(event) => event.currentTarget.select()}
+          />
         </label>
-        <datalist id="nodes">{fleet.nodes.slice(0, 200).map((box) => <option key={box.index} value={fleet.nodeName(box.index)} />)}</datalist>
+        <datalist id="nodes">
+          {fleet.data.nodes.name.filter((each) => each.includes(name)).slice(0, MOST_OFFERED).map((each) => <option key={each} value={each} />)}
+        </datalist>
         {kind === "add" && (
           <label>
             How many{" "}
@@ -194,7 +220,7 @@ function WhatIf({ fleet, changes, answer, onChanges, onAsk, onNode }: WhatIfProp
         )}
         <button type="submit">Add to the list</button>
       </form>
-      {!changes.length && <p class="quiet">Or drag a device on the map: its pod moves to the node where you drop it. With keys: <kbd>m</kbd> on a node, then <kbd>Enter</kbd> on another.</p>}
+      {!changes.length && <p class="quiet">A click on the map fills in the node. Or drag a device: its pod moves to the node where you drop it. With keys: <kbd>m</kbd> on a node, then <kbd>Enter</kbd> on another.</p>}
       {!!changes.length && (
         <>
           <ul class="changes">
@@ -208,7 +234,7 @@ function WhatIf({ fleet, changes, answer, onChanges, onAsk, onNode }: WhatIfProp
           <button type="button" class="main" onClick={() => onAsk(changes)}>What happens?</button>
         </>
       )}
-      <Answered answer={answer}>{(found) => <Outcome found={found} onNode={onNode} />}</Answered>
+      {children}
       <p class="quiet">Nothing is changed in the cluster. The answers are those of <code>dralab what-if</code>.</p>
     </article>
   );
@@ -221,9 +247,29 @@ function changeText(change: Change): string {
   return "cordon" in change ? `cordon ${change.cordon}` : `uncordon ${change.uncordon}`;
 }
 
-function Outcome({ found, onNode }: { found: WhatIfAnswer; onNode: (name: string) => void }) {
+interface OutcomeProps {
+  found: WhatIfAnswer;
+  asked: Change[];
+  fleet: Fleet;
+  onNode: (name: string) => void;
+}
+
+function Outcome({ found, asked, fleet, onNode }: OutcomeProps) {
   const waits = found.pods.filter((pod) => ["still waits", "no longer starts", "is displaced"].includes(pod.fate));
   const free = found.fragmentation;
+  const place = (name: string | null) => <Place name={name} fleet={fleet} onNode={onNode} />;
+  const rowOf = (pod: WhatIfAnswer["pods"][number]): Row => ({
+    key: `${pod.namespace}/${pod.name}`,
+    cells: [
+      <bdi>{pod.namespace}/{pod.name}</bdi>,
+      <>{pod.fate}{pod.interrupted && ", waits meanwhile"}{pod.why && <p class="quiet"><bdi>{pod.why}</bdi></p>}</>,
+      place(pod.before), place(pod.after),
+    ],
+  });
+  const columns = ["Pod", "What happens", "Before", "After"];
+  const isNews = (pod: WhatIfAnswer["pods"][number]) => pod.fate !== "starts anyway" || pod.before !== pod.after;
+  const news = found.pods.filter(isNews), anyway = found.pods.filter((pod) => !isNews(pod));
+  const nodes = [...newsOfNodes(found, asked)];
   return (
     <>
       <p class={waits.length ? "headline" : "good"} role="status">
@@ -231,45 +277,77 @@ function Outcome({ found, onNode }: { found: WhatIfAnswer; onNode: (name: string
         {waits.length ? `${number(waits.length)} pods wait.` : "Every pod has a node."}{" "}
         {number(found.unaffected)} stay where they are.
       </p>
-      {!!found.pods.length && (
-        <table>
-          <thead><tr><th scope="col">Pod</th><th scope="col">What happens</th><th scope="col">Before</th><th scope="col">After</th></tr></thead>
-          <tbody>
-            {found.pods.slice(0, 200).map((pod) => (
-              <tr key={`${pod.namespace}/${pod.name}`}>
-                <th scope="row"><bdi>{pod.namespace}/{pod.name}</bdi></th>
-                <td>{pod.fate}{pod.why && <p class="quiet"><bdi>{pod.why}</bdi></p>}</td>
-                <td><Place name={pod.before} onNode={onNode} /></td><td><Place name={pod.after} onNode={onNode} /></td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+      {!!nodes.length && (
+        <>
+          <h3>Nodes</h3>
+          <ul class="places" aria-label="Nodes that change">
+            {nodes.slice(0, MOST_LISTED).map(([name, what]) => <li key={name}>{place(name)} <bdi>{several(what)}</bdi></li>)}
+          </ul>
+          {nodes.length > MOST_LISTED && <p class="quiet">The first {MOST_LISTED} of {number(nodes.length)} nodes.</p>}
+        </>
       )}
-      {found.pods.length > 200 && <p class="quiet">The first 200 of {number(found.pods.length)} pods.</p>}
+      {!!news.length && <Sheet columns={columns} rows={news.slice(0, MOST_LISTED).map(rowOf)} />}
+      {news.length > MOST_LISTED && <p class="quiet">The first {MOST_LISTED} of {number(news.length)} pods.</p>}
+      {!!anyway.length && (
+        <details>
+          <summary>{number(anyway.length)} {anyway.length === 1 ? "pod starts" : "pods start"} anyway</summary>
+          <Sheet columns={columns} rows={anyway.slice(0, MOST_LISTED).map(rowOf)} />
+        </details>
+      )}
       {!!free.before.kinds.length && (
-        <table>
-          <caption>Free devices, and those on nodes where such a pod does not fit</caption>
-          <thead><tr><th scope="col">Pods like</th><th scope="col">Free</th><th scope="col">Stranded</th><th scope="col">Nodes where it fits</th></tr></thead>
-          <tbody>
-            {free.before.kinds.map((kind, at) => (
-              <tr key={kind.like}>
-                <th scope="row"><bdi>{kind.like}</bdi> <span class="quiet"><bdi>{kind.asks}</bdi></span></th>
-                <td>{kind.free} → {free.after.kinds[at]?.free}</td>
-                <td>{kind.stranded} → {free.after.kinds[at]?.stranded}</td>
-                <td>{kind.nodes} → {free.after.kinds[at]?.nodes}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <Sheet
+          caption="Free devices, and those on nodes where such a pod does not fit"
+          columns={["Pods like", "Free", "Stranded", "Nodes where it fits"]}
+          rows={free.before.kinds.map((kind, at) => {
+            const after = free.after.kinds[at]!;
+            return {
+              key: kind.like,
+              cells: [
+                <><bdi>{kind.like}</bdi> <span class="quiet"><bdi>{kind.asks}</bdi></span></>,
+                `${kind.free} → ${after.free}`, `${kind.stranded} → ${after.stranded}`,
+                <>
+                  {kind.nodes} → {after.nodes}
+                  {after.fitsOn.slice(0, MOST_NAMED).map((name) => <> {place(name)}</>)}
+                  {after.nodes > MOST_NAMED && " …"}
+                </>,
+              ],
+            };
+          })}
+        />
       )}
     </>
   );
 }
 
-function Place({ name, onNode }: { name: string | null; onNode: (name: string) => void }) {
-  return name
-    ? <button type="button" class="link" onClick={() => onNode(name)}><bdi>{name}</bdi></button>
-    : <span class="quiet">none</span>;
+/** What becomes of each node that changes: itself, and the pods that it gets and loses. */
+function newsOfNodes(found: WhatIfAnswer, asked: Change[]): globalThis.Map<string, string[]> {
+  const news = new globalThis.Map<string, string[]>();
+  const add = (name: string, text: string) => news.set(name, [...news.get(name) ?? [], text]);
+  for (const name of found.nodes.added) add(name, "new");
+  for (const name of found.nodes.removed) add(name, "removed");
+  for (const change of asked) {
+    if ("cordon" in change) add(change.cordon, "cordoned");
+    if ("uncordon" in change) add(change.uncordon, "uncordoned");
+  }
+  for (const pod of found.pods) {
+    if (pod.before === pod.after) continue;
+    if (pod.before) add(pod.before, `− ${pod.namespace}/${pod.name}`);
+    if (pod.after) add(pod.after, `+ ${pod.namespace}/${pod.name}`);
+  }
+  return news;
+}
+
+function several(texts: string[]): string {
+  const more = texts.length - MOST_NAMED;
+  return texts.slice(0, MOST_NAMED).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}
+
+/** A node by its name: on the map where it is there. */
+function Place({ name, fleet, onNode }: { name: string | null; fleet: Fleet; onNode: (name: string) => void }) {
+  if (!name) return <span class="quiet">none</span>;
+  return fleet.nodeAt(name) < 0
+    ? <bdi>{name}</bdi>
+    : <button type="button" class="link" onClick={() => onNode(name)}><bdi>{name}</bdi></button>;
 }
 
 function MakeRoom({ waiting, onAsk }: { waiting: WaitingItem[]; onAsk: (pod: string) => void }) {
@@ -294,6 +372,7 @@ function MakeRoom({ waiting, onAsk }: { waiting: WaitingItem[]; onAsk: (pod: str
 }
 
 interface PlanProps {
+  fleet: Fleet;
   found: Moves;
   steps: Step[];
   at: number;
@@ -303,7 +382,7 @@ interface PlanProps {
   onNode: (name: string) => void;
 }
 
-function Plan({ found, steps, at, plays, onStep, onPlay, onNode }: PlanProps) {
+function Plan({ fleet, found, steps, at, plays, onStep, onPlay, onNode }: PlanProps) {
   return (
     <>
       <p class={found.waiting.length ? "headline" : "good"} role="status">
@@ -324,19 +403,16 @@ function Plan({ found, steps, at, plays, onStep, onPlay, onNode }: PlanProps) {
         </div>
       )}
       {!!steps.length && (
-        <table class="steps">
-          <thead><tr><th scope="col">Step</th><th scope="col">Pod</th><th scope="col">From</th><th scope="col">To</th><th scope="col">Devices</th></tr></thead>
-          <tbody>
-            {steps.map((step, place) => (
-              <tr key={place} class={place === at ? "chosen" : place < at ? "past" : ""} aria-current={place === at ? "step" : undefined}>
-                <th scope="row">{place + 1}. {step.what}</th>
-                <td><bdi>{step.pod}</bdi>{step.why && step.why !== steps[place - 1]?.why && <p class="quiet"><bdi>{step.why}</bdi></p>}</td>
-                <td><Place name={step.from} onNode={onNode} /></td><td><Place name={step.to} onNode={onNode} /></td>
-                <td><bdi>{step.devices.join(", ")}</bdi></td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <Sheet columns={["Step", "Pod", "From", "To", "Devices"]} rows={steps.map((step, place) => ({
+          class: place === at ? "chosen" : place < at ? "past" : "",
+          current: place === at,
+          cells: [
+            `${place + 1}.\u00a0${step.what}`,
+            <><bdi>{step.pod}</bdi>{step.why && step.why !== steps[place - 1]?.why && <p class="quiet"><bdi>{step.why}</bdi></p>}</>,
+            <Place name={step.from} fleet={fleet} onNode={onNode} />, <Place name={step.to} fleet={fleet} onNode={onNode} />,
+            <bdi>{step.devices.join(", ")}</bdi>,
+          ],
+        }))} />
       )}
       {!!found.waiting.length && (
         <>

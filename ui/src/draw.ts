@@ -59,7 +59,7 @@ function still(
   lights(context, fleet, scene, palette, shown, scale);
   titles(context, fleet, seen, palette, scale);
   context.fillStyle = palette.ink;
-  const size = Math.max(10, Math.min(14, 13 / scale));
+  const size = Math.min(14, 15 / scale);
   context.font = `600 ${size}px system-ui, sans-serif`;
   for (const group of fleet.groups) {
     if (group.name && size * scale > 5) {
@@ -104,7 +104,7 @@ function drawArrow(
     y = y1 + (y2 - y1) * moved;
     context.fillRect(x - 4 * size, y - 4 * size, 8 * size, 8 * size);
   }
-  const text = to ? arrow.label : `${arrow.label} (nowhere)`;
+  const text = arrow.label;
   context.font = `600 ${12 * size}px system-ui, sans-serif`;
   const wide = context.measureText(text).width;
   const left = x - wide / 2, top = y - 20 * size;

@@ -45,6 +45,14 @@ export function FleetView({ fleet, search, onSearch, onOpen }: Props) {
     setNode(at);
     setDevice(part);
   };
+  if (!fleet.nodes.length) {
+    return (
+      <p class="empty">
+        <strong>This cluster has no nodes.</strong> They are shown as they come.{" "}
+        <code>dralab up --example</code> starts a cluster with nodes and devices.
+      </p>
+    );
+  }
   return (
     <section class="fleet" aria-label="Fleet">
       <div class="bar">

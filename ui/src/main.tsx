@@ -1,8 +1,9 @@
 import { render } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask, beginSession, Refused, useToken } from "./api";
 import { usePlace } from "./address";
 import { CapacityView } from "./capacityview";
+import { type Change, changesOfFleet, changesOfWaiting } from "./changes";
 import { Fleet } from "./fleet";
 import { FleetView } from "./fleetview";
 import { History } from "./history";
@@ -10,9 +11,10 @@ import { useCluster } from "./live";
 import { Problem, refusedOf } from "./parts";
 import { StoryView } from "./storyview";
 import { HistoryView, RunView } from "./timeview";
-import type { About, Named } from "./types";
+import type { About, Named, Waiting } from "./types";
 import { WaitingView } from "./waitingview";
 
+const MOST_CHANGES = 200;
 const TABS = ["Fleet", "Waiting", "Story", "What if", "Time"] as const;
 type Tab = (typeof TABS)[number];
 
@@ -86,6 +88,10 @@ function Cluster({ about, onRefused }: { about: About; onRefused: (error: Refuse
   useMemo(() => {
     if (about.live && fleet && waiting) history.record(fleet, waiting.total);
   }, [fleet, waiting]);
+  const changes = useChanges(fleet, waiting);
+  useEffect(() => {
+    document.title = `${waiting?.total ? `(${waiting.total}) ` : ""}${about.title} · dralab`;
+  }, [waiting]);
 
   const open = (to: Tab) => (named: Named | null) =>
     go({ view: nameOf(to), chosen: named && { kind: named.kind, namespace: named.namespace, name: named.name }, query: {} });
@@ -99,24 +105,29 @@ function Cluster({ about, onRefused }: { about: About; onRefused: (error: Refuse
         <span class="quiet" role="status">
           {error && data ? "The state shown is old." : data && about.live ? `${live ? "live, " : ""}as of ${new Date(data.asOf).toLocaleTimeString()}` : ""}
         </span>
+        {about.live && data && (
+          <News
+            changes={changes} onOpen={(what) => (typeof what === "string" ? searchFor(what) : open("Story")(what))}
+          />
+        )}
       </header>
-      {error && <Problem error={error} />}
+      {error && <Problem error={error} hint={about.live ? "The page goes on asking by itself." : undefined} />}
       {waiting && waiting.notJudged.length > 0 && (
         <p class="notice" role="status">Not judged, because they may not be listed (403): {waiting.notJudged.join(", ")}.</p>
       )}
       <main>
         <div id="view" role="tabpanel" aria-labelledby={`tab-${tab}`}>
-        {!fleet && !error && <p class="empty" role="status">Reading the cluster …</p>}
+        {!fleet && !error && <p class="busy empty" role="status">Reading the cluster …</p>}
         {fleet && tab === "Fleet" && <FleetView fleet={fleet} search={query["search"] ?? ""} onSearch={searchFor} onOpen={open("Story")} />}
         {fleet && waiting && tab === "Waiting" && (
           <WaitingView waiting={waiting} fleet={fleet} onNode={searchFor} chosen={chosen} onChoose={open("Waiting")} onStory={open("Story")} />
         )}
         {tab === "Story" && (chosen
           ? <StoryView named={chosen} version={waiting?.version ?? ""} onWaiting={open("Waiting")} onNode={searchFor} />
-          : <p class="empty">Choose a pod: one that waits, or one that holds a device of the fleet.</p>)}
+          : <NoStory onOpen={open("Story")} waiting={waiting?.items ?? []} />)}
         {fleet && tab === "What if" && (
           <CapacityView
-            fleet={fleet} waiting={waiting?.items ?? []} version={fleet.data.version} onNode={searchFor}
+            fleet={fleet} waiting={waiting?.items ?? []} version={fleet.data.version}
             asked={query["changes"] ?? ""} onAsked={(changes) => go({ view: nameOf("What if"), chosen, query: { changes } })}
           />
         )}
@@ -124,6 +135,70 @@ function Cluster({ about, onRefused }: { about: About; onRefused: (error: Refuse
         </div>
       </main>
     </>
+  );
+}
+
+/** What became different between the looks of this window, the newest first. */
+function useChanges(fleet: Fleet | null, waiting: Waiting | null): readonly Change[] {
+  const known = useRef<{ fleet: Fleet | null; waiting: Waiting | null; found: Change[] }>({ fleet: null, waiting: null, found: [] });
+  return useMemo(() => {
+    const last = known.current;
+    const news = [
+      ...(fleet && last.fleet && fleet !== last.fleet ? changesOfFleet(last.fleet, fleet) : []),
+      ...(fleet && waiting && last.waiting && waiting !== last.waiting ? changesOfWaiting(last.waiting, waiting, fleet) : []),
+    ];
+    known.current = { fleet, waiting, found: news.length ? [...news.reverse(), ...last.found].slice(0, MOST_CHANGES) : last.found };
+    return known.current.found;
+  }, [fleet, waiting]);
+}
+
+function News({ changes, onOpen }: { changes: readonly Change[]; onOpen: (what: Change["about"]) => void }) {
+  const [isOpen, setOpen] = useState(false);
+  // The newest of those that were seen.
+  const [seen, setSeen] = useState<Change | undefined>();
+  const fresh = seen ? changes.indexOf(seen) : changes.length;
+  useEffect(() => {
+    if (isOpen) setSeen(changes[0]);
+  }, [isOpen, changes]);
+  return (
+    <details
+      class="news" open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}
+      onKeyDown={(event) => event.key === "Escape" && setOpen(false)}
+    >
+      <summary>Changes{fresh !== 0 && !isOpen && <span class="badge">{fresh < 0 ? changes.length : fresh}</span>}</summary>
+      <div tabIndex={0} role="region" aria-label="What changed since this page was opened">
+        {changes.length
+          ? (
+            <ol>
+              {changes.map((each) => (
+                <li key={each.when + each.text}>
+                  <span class="quiet">{new Date(each.when).toLocaleTimeString()}</span>{" "}
+                  <button type="button" class="link" onClick={() => { setOpen(false); onOpen(each.about); }}><bdi>{each.text}</bdi></button>
+                </li>
+              ))}
+            </ol>
+          )
+          : <p class="quiet">Nothing changed since this page was opened.</p>}
+      </div>
+    </details>
+  );
+}
+
+function NoStory({ onOpen, waiting }: { onOpen: (named: Named) => void; waiting: Named[] }) {
+  const [pod, setPod] = useState("");
+  return (
+    <form
+      class="empty" onSubmit={(event) => {
+        event.preventDefault();
+        const [namespace, name] = pod.includes("/") ? pod.split("/", 2) : ["default", pod];
+        if (name) onOpen({ kind: "pod", namespace: namespace!, name });
+      }}
+    >
+      <p><strong>How a pod got its devices, or why it has none.</strong> Choose one that waits, one that holds a device of the fleet, or write its name.</p>
+      <label>Pod <input value={pod} list="pods" placeholder="namespace/name" onInput={(event) => setPod(event.currentTarget.value)} /></label>{" "}
+      <datalist id="pods">{waiting.slice(0, 200).map((each) => <option key={each.namespace + each.name} value={`${each.namespace}/${each.name}`} />)}</datalist>
+      <button type="submit" class="main">Show its story</button>
+    </form>
   );
 }
 

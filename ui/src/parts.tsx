@@ -39,23 +39,26 @@ export function useDark(): boolean {
 
 export type Answer<T> = { state: "asked" } | { state: "here"; value: T } | { state: "failed"; error: Refused };
 
-/** The answer to a question; it is asked anew when `key` changes, and forgotten where it is empty. */
-export function useAnswer<T>(key: string, question: () => Promise<T>): Answer<T> | null {
-  const [answer, setAnswer] = useState<{ key: string; answer: Answer<T> } | null>(null);
+/**
+ * The answer to a question; it is forgotten where the question is empty. Of another version of the
+ * cluster the same is asked anew, and the last answer stays until the next one is here.
+ */
+export function useAnswer<T>(question: string, version: string, asks: () => Promise<T>): Answer<T> | null {
+  const [answer, setAnswer] = useState<{ question: string; answer: Answer<T> } | null>(null);
   useEffect(() => {
-    if (!key) return;
+    if (!question) return;
     let wanted = true;
-    const told = (found: Answer<T>) => wanted && setAnswer({ key, answer: found });
-    question().then(
+    const told = (found: Answer<T>) => wanted && setAnswer({ question, answer: found });
+    asks().then(
       (value) => told({ state: "here", value }),
       (error: unknown) => told({ state: "failed", error: refusedOf(error) }),
     );
     return () => {
       wanted = false;
     };
-  }, [key]);
-  if (!key) return null;
-  return answer?.key === key ? answer.answer : { state: "asked" };
+  }, [question, version]);
+  if (!question) return null;
+  return answer?.question === question ? answer.answer : { state: "asked" };
 }
 
 export function refusedOf(error: unknown): Refused {
@@ -64,17 +67,25 @@ export function refusedOf(error: unknown): Refused {
 
 /** An answer that is here, or what keeps it away. */
 export function Answered<T>(
-  { answer, children }: { answer: Answer<T> | null; children: (value: T) => ComponentChildren },
+  { answer, children, hint }: { answer: Answer<T> | null; children: (value: T) => ComponentChildren; hint?: string },
 ) {
   if (!answer) return null;
-  if (answer.state === "asked") return <p class="quiet" role="status">Computing …</p>;
-  if (answer.state === "failed") return <Problem error={answer.error} />;
+  if (answer.state === "asked") return <p class="busy" role="status">Computing …</p>;
+  if (answer.state === "failed") return <Problem error={answer.error} hint={hint} />;
   return <>{children(answer.value)}</>;
 }
 
-export function Problem({ error }: { error: Refused }) {
-  return <p class="problem" role="alert">{error.status ? `${error.status}: ` : ""}<bdi>{error.message}</bdi></p>;
+/** What went wrong, and what to do about it. */
+export function Problem({ error, hint }: { error: Refused; hint?: string | undefined }) {
+  return (
+    <div class="problem" role="alert">
+      {error.status ? `${error.status}: ` : ""}<bdi>{error.message}</bdi>
+      {hint && <p class="quiet">{hint}</p>}
+    </div>
+  );
 }
+
+export const GONE = "If it was there before, it has ended or was deleted since.";
 
 export function number(value: number): string {
   return value.toLocaleString("en-US");
@@ -89,6 +100,38 @@ export function age(since: string, now: number = Date.now()): string {
   if (seconds < 7200) return `${Math.floor(seconds / 60)}m`;
   if (seconds < 172_800) return `${Math.floor(seconds / 3600)}h`;
   return `${Math.floor(seconds / 86_400)}d`;
+}
+
+export interface Row {
+  cells: ComponentChildren[];
+  key?: string;
+  class?: string;
+  current?: boolean;
+}
+
+/** A table; on a phone the cells of a row stand below each other, with the names of their columns. */
+export function Sheet(
+  { columns, rows, caption }: { columns: readonly string[]; rows: readonly Row[]; caption?: string },
+) {
+  return (
+    <table class="rows">
+      {caption && <caption>{caption}</caption>}
+      <thead><tr>{columns.map((each) => <th key={each} scope="col">{each}</th>)}</tr></thead>
+      <tbody>
+        {rows.map((row, at) => (
+          <tr key={row.key ?? at} class={row.class} aria-current={row.current ? "step" : undefined}>
+            <th scope="row">{row.cells[0]}</th>
+            {row.cells.slice(1).map((cell, column) => <td key={column} data-of={columns[column + 1]}>{cell && <div>{cell}</div>}</td>)}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** What is typed into a shell. */
+export function Command({ text }: { text: string }) {
+  return <div class="command"><code>{text}</code> <Copy text={text} /></div>;
 }
 
 export function Copy({ text }: { text: string }) {

@@ -69,7 +69,7 @@ export function sceneOfChange(fleet: Fleet, answer: WhatIfAnswer): Scene {
       if (!nodes.has(from)) nodes.set(from, "loses");
     }
     if (to >= 0) nodes.set(to, "gains");
-    if (from >= 0 || to >= 0) arrows.push({ from, to, label: pod.name });
+    if (from >= 0 || to >= 0) arrows.push({ from, to, label: to < 0 ? `${pod.name} → ${pod.after ?? "nowhere"}` : pod.name });
   }
   // What is taken comes last: a device may be released by one pod and taken by another.
   for (const pod of answer.pods) {

@@ -1,5 +1,6 @@
+import type { ComponentChildren } from "preact";
 import { ask } from "./api";
-import { age, Answered, number, useAnswer } from "./parts";
+import { age, Answered, GONE, number, Sheet, useAnswer } from "./parts";
 import type { ClaimStory, ContainerDevices, EventList, Funnel, Named, Story } from "./types";
 
 interface Props {
@@ -11,11 +12,11 @@ interface Props {
 
 export function StoryView({ named, version, onWaiting, onNode }: Props) {
   const { kind, namespace, name } = named;
-  const answer = useAnswer(`${version} ${kind} ${namespace}/${name}`, () =>
+  const answer = useAnswer(`${kind} ${namespace}/${name}`, version, () =>
     ask<Story>("story", { kind, namespace, name }));
   return (
     <article class="page story" aria-label="Way to devices">
-      <Answered answer={answer}>
+      <Answered answer={answer} hint={GONE}>
         {(story) => <Told story={story} onWaiting={onWaiting} onNode={onNode} />}
       </Answered>
       {answer?.state === "here" && <Events named={named} version={version} />}
@@ -51,16 +52,9 @@ function Told({ story, onWaiting, onNode }: { story: Story } & Pick<Props, "onWa
       {!!story.conditions.length && (
         <>
           <h3>Conditions</h3>
-          <table>
-            <thead><tr><th scope="col">Type</th><th scope="col">Status</th><th scope="col">Reason</th><th scope="col">Message</th></tr></thead>
-            <tbody>
-              {story.conditions.map((each) => (
-                <tr key={each["type"]}>
-                  <th scope="row">{each["type"]}</th><td>{each["status"]}</td><td>{each["reason"]}</td><td><bdi>{each["message"]}</bdi></td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <Sheet columns={["Type", "Status", "Reason", "Message"]} rows={story.conditions.map((each) => (
+            { cells: [each["type"], each["status"], each["reason"], each["message"] && <bdi>{each["message"]}</bdi>] }
+          ))} />
         </>
       )}
     </>
@@ -82,65 +76,58 @@ function Claim({ claim, entry, funnels }: { claim: ClaimStory; entry: string; fu
       {funnels.map((each) => <Steps key={each.request} funnel={each} has={claim.devices.filter((device) => device.request === each.request).length} />)}
       {claim.allocated && !claim.devices.length && <p class="quiet">Allocated without devices.</p>}
       {!!claim.devices.length && (
-        <table>
-          <caption>Its devices</caption>
-          <thead><tr><th scope="col">Request</th><th scope="col">Device</th><th scope="col">Driver and pool</th><th scope="col">Why this one</th></tr></thead>
-          <tbody>{claim.devices.map((each) => <DeviceRow key={`${each.request} ${each.driver} ${each.pool} ${each.device}`} device={each} />)}</tbody>
-        </table>
+        <Sheet caption="Its devices" columns={["Request", "Device", "Driver and pool", "Why this one"]}
+          rows={claim.devices.map((each) => ({ key: `${each.request} ${each.driver} ${each.pool} ${each.device}`, cells: cellsOf(each) }))} />
       )}
     </section>
   );
 }
 
-function DeviceRow({ device }: { device: ClaimStory["devices"][number] }) {
+function cellsOf(device: ClaimStory["devices"][number]): ComponentChildren[] {
   const consumed = Object.entries(device.consumed).map(([name, amount]) => `${name}: ${amount}`).join(", ");
   const { why } = device;
-  return (
-    <tr>
-      <th scope="row"><bdi>{device.request}</bdi></th>
-      <td>
-        <bdi>{device.device}</bdi>
-        {device.admin && <span class="quiet"> admin access</span>}
-        {consumed && <span class="quiet"> <bdi>{consumed}</bdi></span>}
-        {device.status ? <details><summary>status</summary><pre>{JSON.stringify(device.status, null, 1)}</pre></details> : null}
-      </td>
-      <td><bdi>{device.driver}/{device.pool}</bdi></td>
-      <td>
-        {why ? why.among : <span class="quiet">it is not published any more, or its class is gone</span>}
-        {why?.earlier && <>; {why.earlier}</>}
-        {!!why?.passed.length && <ul class="passed">{why.passed.map((text) => <li key={text}>passed over: <bdi>{text}</bdi></li>)}</ul>}
-        {!!why?.able.length && (
-          <p class="quiet"><bdi>{why.able.slice(0, 8).join(", ")}</bdi>{why.able.length > 8 && " …"} would do as well now, but may have been in use when the claim was allocated.</p>
-        )}
-      </td>
-    </tr>
-  );
+  return [
+    <bdi>{device.request}</bdi>,
+    <>
+      <bdi>{device.device}</bdi>
+      {device.admin && <span class="quiet"> admin access</span>}
+      {consumed && <span class="quiet"> <bdi>{consumed}</bdi></span>}
+      {device.status ? <details><summary>status</summary><pre>{JSON.stringify(device.status, null, 1)}</pre></details> : null}
+    </>,
+    <bdi>{device.driver}/{device.pool}</bdi>,
+    <>
+      {why ? why.among : <span class="quiet">it is not published any more, or its class is gone</span>}
+      {why?.earlier && <>; {why.earlier}</>}
+      {!!why?.passed.length && <ul class="passed">{why.passed.map((text) => <li key={text}>passed over: <bdi>{text}</bdi></li>)}</ul>}
+      {!!why?.able.length && (
+        <p class="quiet"><bdi>{why.able.slice(0, 8).join(", ")}</bdi>{why.able.length > 8 && " …"} would do as well now, but may have been in use when the claim was allocated.</p>
+      )}
+    </>,
+  ];
 }
 
 /** What the kubelet reports: ids of CDI have an equals sign, others name driver, pool and device. */
 function Containers({ containers }: { containers: ContainerDevices[] }) {
   if (!containers.length) return null;
   return (
-    <table>
-      <caption>In its containers, as the kubelet reports</caption>
-      <thead><tr><th scope="col">Container</th><th scope="col">Claim and request</th><th scope="col">CDI id</th><th scope="col">Health</th></tr></thead>
-      <tbody>
-        {containers.flatMap((each) => each.devices.map((device) => (
-          <tr key={`${each.container} ${each.entry}/${each.request} ${device.id}`}>
-            <th scope="row"><bdi>{each.container}</bdi></th>
-            <td><bdi>{each.entry}{each.request && `/${each.request}`}</bdi></td>
-            <td><code>{device.id}</code>{!device.id.includes("=") && <span class="quiet"> (no CDI id)</span>}</td>
-            <td class={device.health === "Unhealthy" ? "bad" : ""}>{device.health}{device.message && <> <bdi>{device.message}</bdi></>}</td>
-          </tr>
-        )))}
-      </tbody>
-    </table>
+    <Sheet
+      caption="In its containers, as the kubelet reports" columns={["Container", "Claim and request", "CDI id", "Health"]}
+      rows={containers.flatMap((each) => each.devices.map((device) => ({
+        key: `${each.container} ${each.entry}/${each.request} ${device.id}`,
+        cells: [
+          <bdi>{each.container}</bdi>,
+          <bdi>{each.entry}{each.request && `/${each.request}`}</bdi>,
+          <><code>{device.id}</code>{!device.id.includes("=") && <span class="quiet"> (no CDI id)</span>}</>,
+          <span class={device.health === "Unhealthy" ? "bad" : ""}>{device.health}{device.message && <> <bdi>{device.message}</bdi></>}</span>,
+        ],
+      })))}
+    />
   );
 }
 
 function Events({ named, version }: { named: Named; version: string }) {
   const { kind, namespace, name } = named;
-  const answer = useAnswer(`events ${version} ${kind} ${namespace}/${name}`, () =>
+  const answer = useAnswer(`${kind} ${namespace}/${name}`, version, () =>
     ask<EventList>("events", { kind, namespace, name }));
   return (
     <section aria-label="Events">
@@ -150,20 +137,13 @@ function Events({ named, version }: { named: Named; version: string }) {
           {found.why && <p class="problem" role="alert"><bdi>{found.why}</bdi></p>}
           {!found.items.length && !found.why && <p class="quiet">There are none. Servers forget events after an hour; snapshots do not keep them.</p>}
           {!!found.items.length && (
-            <table>
-              <thead><tr><th scope="col">Last seen</th><th scope="col">Type</th><th scope="col">Reason</th><th scope="col">About</th><th scope="col">Message</th></tr></thead>
-              <tbody>
-                {found.items.map((event, at) => (
-                  <tr key={at}>
-                    <td>{age(event.last)}{event.count > 1 && ` (×${number(event.count)})`}</td>
-                    <td class={event.type === "Warning" ? "bad" : ""}>{event.type}</td>
-                    <th scope="row"><bdi>{event.reason}</bdi></th>
-                    <td><bdi>{event.about}</bdi></td>
-                    <td><bdi>{event.message}</bdi>{event.from && <span class="quiet"> <bdi>{event.from}</bdi></span>}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
+            <Sheet columns={["Reason", "Last seen", "Type", "About", "Message"]} rows={found.items.map((event) => ({
+              cells: [
+                <bdi>{event.reason}</bdi>, `${age(event.last)}${event.count > 1 ? ` (×${number(event.count)})` : ""}`,
+                <span class={event.type === "Warning" ? "bad" : ""}>{event.type}</span>, <bdi>{event.about}</bdi>,
+                <><bdi>{event.message}</bdi>{event.from && <span class="quiet"> <bdi>{event.from}</bdi></span>}</>,
+              ],
+            }))} />
           )}
           {found.total > found.items.length && <p class="quiet">The last {found.items.length} of {number(found.total)}.</p>}
         </>

@@ -6,7 +6,7 @@ import { ask } from "./api";
 import type { Fleet } from "./fleet";
 import { History } from "./history";
 import { Map } from "./map";
-import { Answered, number, useAnswer, useDark } from "./parts";
+import { Answered, number, Sheet, useAnswer, useDark } from "./parts";
 import { PLAIN, type Scene } from "./scene";
 import { type LaneKind, moved, TimeChart, zoomed } from "./timechart";
 import { curveOf, dashOf, timePalette, type Window } from "./timedraw";
@@ -22,7 +22,7 @@ const TABLE_EVERY = 250;
 const LOOK_EVERY = 2_000;
 
 export function RunView() {
-  const answer = useAnswer("run", () => ask<Run>("run"));
+  const answer = useAnswer("run", "", () => ask<Run>("run"));
   return <Answered answer={answer}>{(run) => <ShownRun run={run} />}</Answered>;
 }
 
@@ -193,20 +193,19 @@ function Running({ timeline, time, what, label }: { timeline: Timeline; time: nu
     return (
       <>
         <h3>At {label(time)}: {number(total)}</h3>
-        <table>
-          <thead><tr><th scope="col">{what}</th><th scope="col">Since</th><th scope="col">Until</th><th scope="col">State</th><th scope="col">On</th></tr></thead>
-          <tbody>
-            {spans.map((span) => (
-              <tr key={span}>
-                <th scope="row"><bdi>{timeline.names[span]}</bdi></th>
-                <td>{label(timeline.starts[span]!)}</td>
-                <td>{timeline.ends[span]! < Infinity ? label(timeline.ends[span]!) : ""}</td>
-                <td>{timeline.notes[span]}</td>
-                <td><bdi>{(lanes.get(span) ?? []).slice(0, 8).join(", ")}</bdi>{(lanes.get(span)?.length ?? 0) > 8 && ` and ${lanes.get(span)!.length - 8} more`}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        {total === 0 ? <p class="quiet">Nothing runs at this time.</p> : (
+          <Sheet columns={[what, "Since", "Until", "State", "On"]} rows={spans.map((span) => {
+            const on = lanes.get(span) ?? [];
+            return {
+              key: String(span),
+              cells: [
+                <bdi>{timeline.names[span]}</bdi>, label(timeline.starts[span]!),
+                timeline.ends[span]! < Infinity ? label(timeline.ends[span]!) : "", timeline.notes[span],
+                <><bdi>{on.slice(0, 8).join(", ")}</bdi>{on.length > 8 && ` and ${on.length - 8} more`}</>,
+              ],
+            };
+          })} />
+        )}
         {total > MOST_LISTED && <p class="quiet">The first {MOST_LISTED} of {number(total)}.</p>}
       </>
     );

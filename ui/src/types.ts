@@ -153,7 +153,7 @@ export interface Story extends Named {
 }
 
 export interface WhatIfAnswer {
-  nodes: { before: number; after: number };
+  nodes: { before: number; after: number; added: string[]; removed: string[] };
   unaffected: number;
   pods: {
     namespace: string; name: string; fate: string; before: string | null; after: string | null;
@@ -164,7 +164,7 @@ export interface WhatIfAnswer {
 
 export interface Fragmentation {
   stranded: number | null;
-  kinds: { like: string; asks: string; pods: number; free: number; stranded: number; nodes: number }[];
+  kinds: { like: string; asks: string; pods: number; free: number; stranded: number; nodes: number; fitsOn: string[] }[];
 }
 
 export interface Moves {

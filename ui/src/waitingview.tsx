@@ -1,8 +1,8 @@
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask, post } from "./api";
 import type { Fleet } from "./fleet";
 import { Map } from "./map";
-import { age, type Answer, Answered, Copy, number, Problem, useAnswer } from "./parts";
+import { age, type Answer, Answered, Command, GONE, number, Problem, useAnswer } from "./parts";
 import { PLAIN, type Scene, sceneOfChange, sceneOfUsable } from "./scene";
 import type { Cause, Causes, Explanation, Named, Remedy, Usable, Waiting, WaitingItem, WhatIfAnswer } from "./types";
 
@@ -21,10 +21,17 @@ interface Props {
 
 export function WaitingView({ waiting, fleet, chosen, onChoose, onStory, onNode }: Props) {
   const [search, setSearch] = useState("");
-  const causes = useAnswer(`causes ${waiting.version}`, () => ask<Causes>("causes"));
+  const causes = useAnswer("causes", waiting.version, () => ask<Causes>("causes"));
   const groups = useMemo(
     () => grouped(waiting.items, causes?.state === "here" ? causes.value.causes : []), [waiting, causes]);
-  if (!waiting.total) return <p class="empty">Nothing waits for devices.</p>;
+  if (!waiting.total) {
+    const free = fleet.counts[fleet.data.states.indexOf("free")] ?? 0;
+    return (
+      <p class="empty">
+        <strong>Nothing waits for devices.</strong> {number(free)} of {number(fleet.nodeOf.length)} devices are free.
+      </p>
+    );
+  }
   const wanted = search.toLowerCase();
   const shown = groups
     .map((each) => ({ ...each, items: each.items.filter((item) => `${titleOf(item)} ${each.cause?.headline ?? ""}`.toLowerCase().includes(wanted)) }))
@@ -113,9 +120,9 @@ function Group({ group: { cause, items }, isFirst, isOpen, chosen, onChoose }: G
         <p>
           <bdi>{cause.help.text}</bdi>{" "}
           {cause.help.fitsNow && <span class="tag">confirmed for {cause.help.of.name}</span>}
-          {cause.help.command && <span class="command"><code>{cause.help.command}</code> <Copy text={cause.help.command} /></span>}
         </p>
       )}
+      {isFirst && cause.help?.command && <Command text={cause.help.command} />}
       <details open={isOpen || items.length <= MOST_OPEN || items.some((each) => same(each, chosen))}>
         <summary>{number(items.length)} {items.length === 1 ? "pod or claim" : "pods and claims"}</summary>
         {list}
@@ -152,11 +159,15 @@ function Explained({ named, version, fleet, onStory, onNode, onBack }: Explained
   const title = titleOf(named);
   const [tried, setTried] = useState<number | null>(null);
   useEffect(() => setTried(null), [title]);
-  const answer = useAnswer(`${version} ${title}`, () =>
+  const map = useRef<HTMLElement>(null);
+  useEffect(() => {
+    if (tried !== null) map.current?.scrollIntoView({ block: "nearest" });
+  }, [tried]);
+  const answer = useAnswer(title, version, () =>
     ask<Explanation>("explain", { kind, namespace, name }));
-  const usable = useAnswer(`usable ${version} ${title}`, () =>
+  const usable = useAnswer(title, version, () =>
     ask<Usable>("usable", { kind, namespace, name }));
-  const change = useAnswer(tried === null ? "" : `try ${version} ${title} ${tried}`, () =>
+  const change = useAnswer(tried === null ? "" : `${tried} of ${title}`, version, () =>
     post<WhatIfAnswer>("what-if", { changes: [{ help: tried, of: { kind, namespace, name } }] }));
   const scene = useMemo(() => {
     if (tried !== null) return change?.state === "here" ? sceneOfChange(fleet, change.value) : PLAIN;
@@ -166,7 +177,7 @@ function Explained({ named, version, fleet, onStory, onNode, onBack }: Explained
   return (
     <div class="explained">
       <button type="button" class="back" onClick={onBack}>All that waits</button>
-      <section class="fleet above" aria-label="On the fleet">
+      {answer?.state !== "failed" && <section class="fleet above" aria-label="On the fleet" ref={map}>
         <div class="bar">
           {tried === null
             ? <UsableLegend answer={usable} scene={scene} />
@@ -178,13 +189,13 @@ function Explained({ named, version, fleet, onStory, onNode, onBack }: Explained
             )}
         </div>
         <Map fleet={fleet} scene={scene} label={`What ${title} could use.`} onChoose={(node) => node >= 0 && onNode(fleet.nodeName(node))} />
-      </section>
+      </section>}
       <article class="page" aria-label={`Why ${title} waits`}>
         <header>
           <h2><bdi>{title}</bdi></h2>
           <button type="button" onClick={() => onStory(named)}>Show its story</button>
         </header>
-        <Answered answer={answer}>{(found) => <Page found={found} tried={tried} onTry={setTried} />}</Answered>
+        <Answered answer={answer} hint={GONE}>{(found) => <Page found={found} tried={tried} onTry={setTried} />}</Answered>
       </article>
     </div>
   );
@@ -279,9 +290,7 @@ function Help({ help, tried, onTry }: { help: Remedy; tried: boolean; onTry: (()
       <bdi>{help.text}</bdi>{" "}
       {onTry && <button type="button" aria-pressed={tried} onClick={onTry}>Show on the map</button>}{" "}
       {help.fitsNow && <span class="tag">confirmed: then it fits</span>}
-      {(help.parts ?? [help]).map(({ command }) => command && (
-        <div key={command} class="command"><code>{command}</code> <Copy text={command} /></div>
-      ))}
+      {(help.parts ?? [help]).map(({ command }) => command && <Command key={command} text={command} />)}
     </li>
   );
 }

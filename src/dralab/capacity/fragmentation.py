@@ -41,13 +41,13 @@ class PodKind:
 class KindFragmentation:
     """The devices that are free for a kind, and those of them on nodes where it does not fit.
 
-    `nodes` is on how many nodes the kind fits.
+    `nodes` are those on which the kind fits.
     """
 
     kind: PodKind
     free: int
     stranded: int
-    nodes: int
+    nodes: Sequence[str]
 
 
 def pod_kinds(model: ClusterModel, most: int = MOST_KINDS) -> list[PodKind]:
@@ -71,12 +71,13 @@ def fragmentation(model: ClusterModel, kinds: Iterable[PodKind]) -> list[KindFra
         pod = model.unbound(kind.pod)
         allowed = table.live & model.state.node_rules.mask(pod)
         room = filters.room(table, pod, {name: table.live for name in pod.requests if "/" in name})
-        free = stranded = nodes = 0
+        free = stranded = 0
+        nodes: list[str] = []
         rows = allowed.nonzero()[0].tolist()
         for row, here in zip(rows, devices.free_for(kind.claims, rows), strict=True):
             free += here.free
             if here.fits and room[row]:
-                nodes += 1
+                nodes.append(table.names[row])
             else:
                 stranded += here.free
         found.append(KindFragmentation(kind, free, stranded, nodes))

@@ -1,7 +1,7 @@
 """Answers about capacity as JSON values: what `-o json` prints and the page reads."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from dralab.capacity.defragment import Defragmentation
 from dralab.capacity.fragmentation import KindFragmentation, stranded_share
@@ -10,11 +10,19 @@ from dralab.capacity.relocation import Move, devices_of
 from dralab.capacity.what_if import WhatIf
 from dralab.scheduling.state import PodPlacement
 
+MOST_NODES: Final = 50
+"""Nodes that an answer names for each kind of pods; it counts all."""
+
 
 def structured_what_if(result: WhatIf) -> dict[str, Any]:
     """Return what a change makes different, as JSON values."""
     return {
-        "nodes": {"before": result.nodes[0], "after": result.nodes[1]},
+        "nodes": {
+            "before": result.nodes[0],
+            "after": result.nodes[1],
+            "added": list(result.added),
+            "removed": list(result.removed),
+        },
         "unaffected": result.unaffected,
         "pods": [
             {
@@ -47,7 +55,8 @@ def _measured(found: Sequence[KindFragmentation]) -> dict[str, Any]:
                 "pods": each.kind.pods,
                 "free": each.free,
                 "stranded": each.stranded,
-                "nodes": each.nodes,
+                "nodes": len(each.nodes),
+                "fitsOn": list(each.nodes[:MOST_NODES]),
             }
             for each in found
         ],

@@ -48,12 +48,15 @@ class PodComparison:
 class WhatIf:
     """Everything that the change makes different, and the pods that wait all the same.
 
-    Pods that run on where they are have no outcome; `unaffected` counts them.
+    Pods that run on where they are have no outcome; `unaffected` counts them. `nodes` is how many
+    nodes there are before and after; `added` and `removed` name those that differ.
     """
 
     outcomes: Sequence[PodComparison]
     unaffected: int
     nodes: tuple[int, int]
+    added: Sequence[str]
+    removed: Sequence[str]
     before: Sequence[KindFragmentation]
     after: Sequence[KindFragmentation]
 
@@ -81,7 +84,7 @@ def what_if(
     with model.tentatively():
         without = model.run(model.waiting)
         before = fragmentation(model, kinds)
-        nodes = model.state.table.count
+        nodes = dict.fromkeys(model.state.table.row_of)
     changed = model if other is None else other
     with changed.tentatively():
         was = {uid: each.node for uid, each in changed.running.items()}
@@ -119,7 +122,9 @@ def what_if(
         return WhatIf(
             outcomes=outcomes,
             unaffected=sum(uid in changed.running and uid not in changed.evicted for uid in was),
-            nodes=(nodes, changed.state.table.count),
+            nodes=(len(nodes), changed.state.table.count),
+            added=[name for name in changed.state.table.row_of if name not in nodes],
+            removed=[name for name in nodes if name not in changed.state.table.row_of],
             before=before,
             after=fragmentation(changed, kinds),
         )

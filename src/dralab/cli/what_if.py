@@ -172,7 +172,8 @@ def _headline(result: WhatIf) -> str:
     moves, lost = len(result.with_fate("moves", "restarts")), len(result.with_fate("is displaced"))
     interrupted = sum(each.interrupted for each in result.with_fate("moves", "restarts"))
     rows = [
-        f"nodes    {before} before, {after} after",
+        f"nodes    {before} before, {after} after{_named('new', result.added)}"
+        f"{_named('removed', result.removed)}",
         f"waiting  {starts + anyway + waits}: {starts} start because of the change, "
         f"{anyway} start anyway, {waits} wait",
         f"running  {result.unaffected + moves + lost}: {result.unaffected} stay, "
@@ -181,6 +182,11 @@ def _headline(result: WhatIf) -> str:
     if interrupted:
         rows[-1] += f"; {interrupted} of those that move or restart wait meanwhile"
     return "\n".join(rows)
+
+
+def _named(what: str, nodes: Sequence[str]) -> str:
+    more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
+    return f"; {what}: {', '.join(nodes[:SHOWN])}{more}" if nodes else ""
 
 
 def _pods(pods: Sequence[PodComparison], most: int) -> None:
@@ -212,7 +218,7 @@ def _fragmentation(result: WhatIf) -> None:
                 str(before.kind.pod.key),
                 f"{before.free} -> {after.free}",
                 f"{before.stranded} -> {after.stranded}",
-                f"{before.nodes} -> {after.nodes}",
+                f"{len(before.nodes)} -> {len(after.nodes)}",
             )
         )
     echo_table(rows)
