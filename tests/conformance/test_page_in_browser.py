@@ -238,7 +238,7 @@ def test_the_nodes_of_a_change_are_listed_and_a_click_on_the_map_names_one(brows
         page.get_by_role("button", name="What happens?").click()
         nodes = page.get_by_role("list", name="Nodes that change").get_by_role("listitem")
         nodes.first.wait_for()
-        assert nodes.all_inner_texts() == ["n1 removed, − ml/runs", "n3 + ml/runs"]
+        assert nodes.all_inner_texts() == ["n1 removed, \N{MINUS SIGN} ml/runs", "n3 + ml/runs"]
         nodes.get_by_role("button", name="n3").click()
         assert page.get_by_label("Node", exact=True).input_value() == "n3"
         assert page.faults == []
