@@ -29,10 +29,12 @@ FAILED = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--shuffle SEED`, the same tests in another order, and `--seeds N`."""
+    """Add `--shuffle SEED`, the same tests in another order, `--seeds N` and `--first-seed N`."""
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in a random order")
     told = "seeds of each test that runs programs under faults (its own number otherwise)"
     parser.addoption("--seeds", type=int, metavar="N", help=told)
+    told = "the first of the seeds of interleavings"
+    parser.addoption("--first-seed", type=int, metavar="N", default=0, help=told)
 
 
 def pytest_collection() -> None:

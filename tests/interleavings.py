@@ -1,13 +1,18 @@
-"""Threads that run one at a time: which one is next is drawn from a seed, at every lock.
+"""Threads that run one at a time: which one is next is drawn from a seed.
 
-What a run does depends on its seed alone, so a failure can be repeated. Source of the idea: the
-schedulers of loom (Rust) and of Coyote (.NET).
+At every lock, and at lines of some modules, which the seed draws, too. What a run does depends on
+its seed alone, so a failure can be repeated. Source of the idea: the schedulers of loom (Rust) and
+of Coyote (.NET).
 """
 
 import random
+import sys
 import threading
+from types import SimpleNamespace
 
 LATE = 60.0  # seconds of real time until a thread that returns no turn counts as lost
+WATCHED = 8  # modules in which threads change at lines as well
+AT_A_LINE = 0.1  # how often
 
 
 class Deadlock(Exception):  # noqa: N818 - what a test finds
@@ -26,12 +31,35 @@ class Interleaving:
     def __init__(self, seed):
         self.chance = random.Random(seed)
         self.order = []  # whose turn it was
+        self.files = frozenset()  # in which threads change at lines
         self._workers, self._by_thread = [], {}
         self._back = threading.Semaphore(0)
 
     def lock(self):
         """Return a lock that may be taken again by the thread that holds it."""
         return SwitchingLock(self)
+
+    def take_over(self, package, monkeypatch):
+        """Make the locks of the modules of a package, and change at lines of some.
+
+        They have to be imported: an import has a lock of its own.
+        """
+        inside = {
+            name: module
+            for name, module in sys.modules.items()
+            if name.startswith(f"{package}.") and getattr(module, "__file__", None)
+        }
+        own = SimpleNamespace(**{**vars(threading), "Lock": self.lock, "RLock": self.lock})
+        for module in inside.values():
+            for name, known in (("Lock", threading.Lock), ("RLock", threading.RLock)):
+                if vars(module).get(name) is known:
+                    monkeypatch.setattr(module, name, self.lock)
+            if "ThreadPoolExecutor" in vars(module):
+                monkeypatch.setattr(module, "ThreadPoolExecutor", _NoThreads)
+            if vars(module).get("threading") is threading:
+                monkeypatch.setattr(module, "threading", own)
+        files = sorted(module.__file__ for module in inside.values())
+        self.files = frozenset(self.chance.sample(files, min(WATCHED, len(files))))
 
     def run(self, *works):
         """Do all of the work. Deadlock, or what a piece of it raises."""
@@ -66,12 +94,40 @@ class Interleaving:
 
     def _run(self, worker):
         worker.turn.acquire()
+        if self.files:
+            sys.settrace(self._called)
         try:
             worker.work()
         except BaseException as error:  # noqa: BLE001 - raised in the thread of the test
             worker.error = error
+        sys.settrace(None)
         worker.done = True
         self._back.release()
+
+    def _called(self, frame, _event, _argument):
+        """Follow the lines of a function; not those of an import, which has a lock of its own."""
+        code = frame.f_code
+        return self._at_line if code.co_filename in self.files and _is_called(code) else None
+
+    def _at_line(self, _frame, event, _argument):
+        if event == "line" and self.chance.random() < AT_A_LINE:
+            self.pause()
+        return self._at_line
+
+
+def _is_called(code):
+    """Whether code is that of a function, not of a module or a class."""
+    return bool(code.co_flags & 1)  # CO_OPTIMIZED
+
+
+class _NoThreads:
+    """An executor whose work is done by who asks for it: its threads would take no turns."""
+
+    def __init__(self, *_, **__):
+        pass
+
+    def map(self, work, items):
+        return map(work, items)
 
 
 class SwitchingLock:

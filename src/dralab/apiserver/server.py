@@ -226,10 +226,11 @@ class ApiServer:
     def flow_of(self, request: HttpRequest) -> Flow:
         """Return the flow and priority level of a request."""
         user = request.user or User()
-        found = self.flows.flow_of_user(user)
+        schemas = self.flows.schemas
+        found = schemas.flow_of_user(user)
         if found is not None:
             return found
-        return self.flows.flow_of(access.attributes_of(request, self.resources.kinds, user))
+        return schemas.flow_of(access.attributes_of(request, self.resources.kinds, user))
 
     def _answer(self, request: HttpRequest, handle: Callable[[HttpRequest], Answer]) -> Answer:
         answer = handle(request) if self.audit is None else self.audit.answer(request, handle)

@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from dralab.apiserver.http.connections.serving import address, listen
+from dralab.apiserver.http.connections.newcomers import Newcomers
+from dralab.apiserver.http.connections.serving import address, listen, reserved
 
 
 @pytest.fixture
@@ -75,3 +76,45 @@ def test_the_backlog_stays_long_however_few_are_accepted_at_once(listener):
     long = backlog()
     listener.listen(1)
     assert backlog() == long > 1
+
+
+def test_a_new_connection_takes_the_place_of_the_oldest_that_asked_nothing(listener, monkeypatch):
+    clients, servers = [], []
+    for _ in range(3):
+        clients.append(socket.create_connection(address(listener)))
+        servers.append(listener.accept()[0])
+    listener.newcomers.admitted(servers[0].fileno())
+    clients.append(socket.create_connection(address(listener)))
+    limit = servers[-1].fileno()  # so many are not in use, but for the last client's
+    while limit - reserved(limit) < clients[-1].fileno() + 1:
+        limit += 1
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    for _ in range(2):
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    assert clients[1].recv(1) == b"", "the oldest, but for the one that has asked"
+    for client in (clients[0], clients[2]):
+        client.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            client.recv(1)
+    servers[1].close()  # as the loop does then
+    servers.append(listener.accept()[0])
+    for end in (*clients, *servers):
+        end.close()
+
+
+def test_the_host_with_most_connections_loses_one():
+    newcomers, pairs = Newcomers(), [socket.socketpair() for _ in range(4)]
+    for (one, _), host in zip(pairs, ("a", "b", "b", "c"), strict=True):
+        newcomers.add(one, host)
+    assert newcomers.end_oldest() is pairs[1][0]
+    assert pairs[1][1].recv(1) == b""
+    pairs[0][0].close()
+    pairs[2][0].close()
+    ended = []
+    newcomers.connected(pairs[3][0].fileno(), lambda: ended.append("c"))
+    assert newcomers.end_oldest() is pairs[3][0], "those that are closed need not be"
+    assert ended == ["c"]
+    assert newcomers.end_oldest() is None
+    for end in [end for pair in pairs for end in pair]:
+        end.close()

@@ -245,7 +245,6 @@ class Application:
 
     def _answer(self, request: HttpRequest, user: User) -> Answer:
         context = self.resources.context
-        context.catch_up()
         authorizer = None if user.is_superuser else context.authorizer
         parts = routing.segments_of(request.path)
         if routing.leads_to_resource(parts):

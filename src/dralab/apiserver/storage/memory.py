@@ -173,6 +173,7 @@ class MemoryStore:
         self._collections: dict[str, _Collection] = {}
         self._damaged: dict[Key, int] = {}  # and the revision at which it was written
         self._listeners: list[Listener] = []
+        self._loads: list[Callable[[], None]] = []
         self._open: list[Change] = []
         self._depth = 0
         self._closed = False
@@ -316,6 +317,10 @@ class MemoryStore:
 
     def follow(self, follower: Follower) -> None:
         """Do nothing: all writes come from this server's own verbs."""
+
+    def when_undone(self, load: Callable[[], None]) -> None:
+        """Call `load` when writes were taken back, with the lock held."""
+        self._loads.append(load)
 
     def refresh(self) -> None:
         """Do nothing: reads see every write."""
@@ -471,6 +476,8 @@ class MemoryStore:
                 if change.erased:
                     self._damaged[change.key] = change.erased
             self._revision = changes[0].revision - 1
+            for load in self._loads:
+                load()
             raise
         for resource in {change.key.resource: None for change in changes}:
             for change in self._collections[resource].shrink():

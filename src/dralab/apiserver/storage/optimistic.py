@@ -130,6 +130,10 @@ class OptimisticStore:
         """Call `follower` with each change of a shared store."""
         self.store.follow(follower)
 
+    def when_undone(self, load: Callable[[], None]) -> None:
+        """Call `load` when writes were taken back."""
+        self.store.when_undone(load)
+
     def refresh(self) -> None:
         """Make reads see everything that any server has acknowledged by now."""
         self.store.refresh()

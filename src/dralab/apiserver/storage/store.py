@@ -133,6 +133,13 @@ class Store(Protocol):
         """
         ...
 
+    def when_undone(self, load: Callable[[], None]) -> None:
+        """Call `load` when writes were taken back, with the lock held; it may not write.
+
+        What is derived from objects is made anew then, before anyone else can read.
+        """
+        ...
+
     def refresh(self) -> None:
         """Make reads see everything that any server has acknowledged by now. StorageUnavailable."""
         ...

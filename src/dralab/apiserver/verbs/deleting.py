@@ -91,9 +91,7 @@ def _erase(context: Context, kind: Kind, key: Key, options: DeleteOptions) -> St
     _admit(context, kind, key, None, options)
     if options.dry_run:
         return Stored(key, {"metadata": {"name": key.name}}, context.store.revision, 0)
-    stored = context.store.delete(key)
-    context.wrote()
-    return stored
+    return context.store.delete(key)
 
 
 def _admit(

@@ -106,7 +106,6 @@ class Resources:
         """Store a new object."""
         # What admission checked (names, addresses, the namespace) still holds when it is stored.
         with self.context.store.lock:
-            self.context.catch_up()
             return creating.create(self.context, kind, value, namespace, options or WriteOptions())
 
     def update(

@@ -56,17 +56,19 @@ def test_the_first_schema_by_precedence_and_name_decides():
         schema("z", group("team"), precedence=5, level="missing"),
         schema("a", group("team"), precedence=10),
     )
-    assert flows.flow_of(asked()).schema_uid == "uid-a"
+    assert flows.schemas.flow_of(asked()).schema_uid == "uid-a"
 
 
 def test_users_are_told_apart_where_the_schema_says_so():
     flows = control(schema("all", group("team")))
-    assert flows.flow_of(asked("jane")).name != flows.flow_of(asked("joe")).name
+    assert flows.schemas.flow_of(asked("jane")).name != flows.schemas.flow_of(asked("joe")).name
     flows = control(schema("all", group("team"), by=""))
-    assert flows.flow_of(asked("jane")) == flows.flow_of(asked("joe"))
+    assert flows.schemas.flow_of(asked("jane")) == flows.schemas.flow_of(asked("joe"))
     flows = control(schema("all", group("team"), by="ByNamespace"))
-    assert flows.flow_of(asked("jane")) == flows.flow_of(asked("joe"))
-    assert flows.flow_of(asked("jane")) != flows.flow_of(asked("jane", namespace="other"))
+    assert flows.schemas.flow_of(asked("jane")) == flows.schemas.flow_of(asked("joe"))
+    assert flows.schemas.flow_of(asked("jane")) != flows.schemas.flow_of(
+        asked("jane", namespace="other")
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,9 @@ def test_users_are_told_apart_where_the_schema_says_so():
     ],
 )
 def test_subjects(subject, user, matches):
-    flow = control(schema("s", subject)).flow_of(Attributes(user=user, verb="get", path="/version"))
+    flow = control(schema("s", subject)).schemas.flow_of(
+        Attributes(user=user, verb="get", path="/version")
+    )
     assert (flow.schema_uid == "uid-s") == matches
 
 
@@ -112,7 +116,7 @@ def test_subjects(subject, user, matches):
 )
 def test_resource_rules(rule, wanted, matches):
     flows = control(schema("s", group("team"), resource=EVERYTHING | rule))
-    assert (flows.flow_of(asked(**wanted)).schema_uid == "uid-s") == matches
+    assert (flows.schemas.flow_of(asked(**wanted)).schema_uid == "uid-s") == matches
 
 
 def test_levels_bound_what_waits():
@@ -122,31 +126,31 @@ def test_levels_bound_what_waits():
         schema("r", group("others"), level="rejecting"),
         levels=[level("work", 50, queuing), level("rejecting", 10)],
     )
-    work = flows.flow_of(asked()).level
+    work = flows.schemas.flow_of(asked()).level
     assert (work.per_flow, work.in_all) == (500 + 100, 500 + 500)
-    rejecting = flows.flow_of(asked(groups=("others",))).level
+    rejecting = flows.schemas.flow_of(asked(groups=("others",))).level
     assert (rejecting.per_flow, rejecting.in_all) == (None, 100)
 
 
 def test_without_objects_each_user_is_a_flow():
     flows = FlowControl()
-    assert flows.flow_of(asked("jane")) != flows.flow_of(asked("joe"))
-    assert flows.flow_of(asked("jane")).level.in_all is None
+    assert flows.schemas.flow_of(asked("jane")) != flows.schemas.flow_of(asked("joe"))
+    assert flows.schemas.flow_of(asked("jane")).level.in_all is None
 
 
 def test_what_is_remembered_is_forgotten_when_objects_change():
     flows = control(schema("s", group("team")))
-    assert flows.flow_of(asked()).schema_uid == "uid-s"
+    assert flows.schemas.flow_of(asked()).schema_uid == "uid-s"
     flows.put(Key(SCHEMAS, "", "s"), None)
-    assert flows.flow_of(asked()).schema_uid == ""
+    assert flows.schemas.flow_of(asked()).schema_uid == ""
 
 
 def test_a_user_whose_requests_all_wait_at_one_place_needs_no_look_at_them():
     flows = control(schema("b", group("masters"), precedence=1), schema("a", group("team")))
     jane = User(name="jane", groups=("team", "masters"))
-    assert flows.flow_of_user(jane) == flows.flow_of(asked("jane", jane.groups))
+    assert flows.schemas.flow_of_user(jane) == flows.schemas.flow_of(asked("jane", jane.groups))
     narrow = EVERYTHING | {"verbs": ["get"]}
     flows = control(schema("b", group("team"), precedence=1, resource=narrow))
-    assert flows.flow_of_user(jane) is None
+    assert flows.schemas.flow_of_user(jane) is None
     by_namespace = control(schema("b", group("team"), by="ByNamespace"))
-    assert by_namespace.flow_of_user(jane) is None
+    assert by_namespace.schemas.flow_of_user(jane) is None

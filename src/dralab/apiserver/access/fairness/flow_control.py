@@ -7,7 +7,7 @@ Source: k8s.io/apiserver `pkg/util/flowcontrol` (rule, apf_controller),
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from dralab.apiserver.access.authorization.attributes import Attributes
 from dralab.apiserver.access.authorization.rules import ALL, url_covers
@@ -20,6 +20,7 @@ LEVELS: Final = "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations"
 FLOW_OBJECTS: Final = (SCHEMAS, LEVELS)
 SEATS: Final = 600  # kube-apiserver --max-requests-inflight + --max-mutating-requests-inflight
 REMEMBERED: Final = 4096  # classifications
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,22 +78,15 @@ class FlowControl:
     """
 
     def __init__(self) -> None:
-        self._objects: dict[Key, Mapping[str, Any]] = {}
-        self._stale = False
-        self._schemas: tuple[_Schema, ...] = ()
-        self._by_namespace = False
-        self._remembered: dict[Hashable, Flow] = {}
-        self._users: dict[Hashable, Flow | None] = {}
+        self._objects: Mapping[Key, Mapping[str, Any]] = {}
+        self._made = FlowSchemas(self._objects)
 
     def put(self, key: Key, value: Mapping[str, Any] | None) -> None:
         """Record a FlowSchema or PriorityLevelConfiguration; None means that it is gone."""
-        objects = dict(self._objects)
+        objects = {**self._objects, key: value or {}}
         if value is None:
-            objects.pop(key, None)
-        else:
-            objects[key] = value
+            del objects[key]
         self._objects = objects
-        self._stale = True
 
     def seats(self) -> Mapping[str, int]:
         """Return the share of each priority level in the requests answered at a time."""
@@ -108,16 +102,40 @@ class FlowControl:
         """Whether there are objects to classify by."""
         return bool(self._objects)
 
+    @property
+    def schemas(self) -> "FlowSchemas":
+        """The objects as they are now, read once."""
+        found, objects = self._made, self._objects
+        if found.objects is not objects:
+            # Two threads may read at once, and the one with older objects may be the last.
+            found = self._made = FlowSchemas(objects)
+        return found
+
+
+class FlowSchemas:
+    """The FlowSchemas of some objects in their order, and how requests were classified by them."""
+
+    def __init__(self, objects: Mapping[Key, Mapping[str, Any]]) -> None:
+        self.objects = objects
+        levels = _levels(value for key, value in objects.items() if key.resource == LEVELS)
+        schemas = [value for key, value in objects.items() if key.resource == SCHEMAS]
+        self._schemas = tuple(_read_schemas(schemas, levels))
+        self._by_namespace = any(schema.by_namespace for schema in self._schemas)
+        self._remembered: dict[Hashable, Flow] = {}
+        self._users: dict[Hashable, tuple[Flow | None]] = {}
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The schemas by which requests are classified, first match first."""
+        return [schema.name for schema in self._schemas]
+
     def flow_of_user(self, user: User) -> Flow | None:
         """Return the queue of all requests of a user; None if it depends on the request."""
-        if self._stale:
-            self._read()
         key = (user.name, user.groups)
-        if key not in self._users:
-            if len(self._users) >= REMEMBERED:
-                self._users.clear()
-            self._users[key] = self._whole(user)
-        return self._users[key]
+        found = self._users.get(key)
+        if found is None:
+            found = _kept(self._users, key, (self._whole(user),))
+        return found[0]
 
     def _whole(self, user: User) -> Flow | None:
         if not self._schemas:
@@ -131,8 +149,6 @@ class FlowControl:
 
     def flow_of(self, asked: Attributes) -> Flow:
         """Return the queue of a request."""
-        if self._stale:
-            self._read()
         user = asked.user
         key = (
             user.name, user.groups, asked.verb, asked.group, asked.resource, asked.subresource,
@@ -140,25 +156,21 @@ class FlowControl:
         )  # fmt: skip
         found = self._remembered.get(key)
         if found is None:
-            if len(self._remembered) >= REMEMBERED:
-                self._remembered.clear()
-            found = self._remembered[key] = self._classified(asked)
+            found = _kept(self._remembered, key, self._classified(asked))
         return found
-
-    def _read(self) -> None:
-        self._stale = False
-        objects = self._objects
-        levels = _levels(value for key, value in objects.items() if key.resource == LEVELS)
-        schemas = [value for key, value in objects.items() if key.resource == SCHEMAS]
-        self._schemas = tuple(_read_schemas(schemas, levels))
-        self._by_namespace = any(schema.by_namespace for schema in self._schemas)
-        self._remembered, self._users = {}, {}
 
     def _classified(self, asked: Attributes) -> Flow:
         for schema in self._schemas:
             if schema.matches(asked):
                 return schema.flow(asked)
         return Flow(DEFAULT_LEVEL, asked.user.name)
+
+
+def _kept(memory: dict[Hashable, Found], key: Hashable, found: Found) -> Found:
+    if len(memory) >= REMEMBERED:
+        memory.clear()
+    memory[key] = found
+    return found
 
 
 def _levels(objects: Iterable[Mapping[str, Any]]) -> dict[str, tuple[PriorityLevel, str]]:

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 from dralab.api.status import ApiError
 from dralab.apiserver.http.connections.body_memory import BodyMemory
+from dralab.apiserver.http.connections.newcomers import ADMITTED
 from dralab.apiserver.http.connections.promises import DirectPromise, Promise
 from dralab.apiserver.http.connections.read_sockets import (
     NORMAL_CLOSURE,
@@ -156,7 +157,7 @@ class AsgiBase(ABC):
             self._begin()
         request = request_of(exchange.scope)
         try:
-            self._check(request)
+            self._check(request, exchange.scope)
         except ApiError as error:
             self._deliver_directly(request, exchange, refused(error))
             return
@@ -175,11 +176,13 @@ class AsgiBase(ABC):
         ):
             exchange.go_on(partial(self._deliver, request, outcome))
 
-    def _check(self, request: HttpRequest) -> None:
+    def _check(self, request: HttpRequest, scope: Message) -> None:
         if request.repeated is not None and "host" in request.repeated:
             # A proxy between may have read the other one.
             raise ApiError.bad_request("too many Host headers")
         self.admit(request)
+        if (admitted := (scope.get("state") or {}).get(ADMITTED)) is not None:
+            admitted()
 
     @abstractmethod
     def admit(self, request: HttpRequest) -> None:
@@ -220,7 +223,7 @@ class AsgiBase(ABC):
         request = request_of(scope)
         headers = request.headers
         try:
-            self._check(request)
+            self._check(request, scope)
         except ApiError as error:
             # A body is thrown away as it comes; one without an end would come for ever.
             endless = "transfer-encoding" in headers or self._too_long(headers)
@@ -417,7 +420,7 @@ class AsgiBase(ABC):
         if scope["subprotocols"]:
             request.headers["sec-websocket-protocol"] = ", ".join(scope["subprotocols"])
         try:
-            self._check(request)
+            self._check(request, scope)
         except ApiError as error:
             await deny(scope, refused(error), send)
             return

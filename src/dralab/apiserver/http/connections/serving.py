@@ -12,12 +12,13 @@ import os
 import resource
 import socket
 import ssl
+import sys
 import weakref
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import (
@@ -27,6 +28,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from dralab.apiserver.http.connections.asgi_base import SMALL, WHOLE_BODY, Answering, AsgiBase
+from dralab.apiserver.http.connections.newcomers import ADMITTED, MOST, Newcomers
 from dralab.apiserver.http.connections.scopes import CLIENT_CERTIFICATE
 from dralab.apiserver.http.connections.sending import WHOLE_ANSWER
 from dralab.apiserver.http.connections.stream_turns import DIRECT_STREAM
@@ -145,6 +147,9 @@ class HttpServer:
             # An intermediate authority in the list is trusted without its root.
             config.ssl.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         self._server = _Server(config)
+        for each in (listener, *others):
+            if isinstance(each, _Listener):
+                each.newcomers = self._server.server_state.newcomers
         self._serving: asyncio.Task[None] | None = None
 
     @property
@@ -180,7 +185,7 @@ class SocketlessServer:
     def __init__(self, edge: AsgiBase) -> None:
         self._config = _config(edge)
         self._config.load()
-        self._state = ServerState()
+        self._state = _State()
 
     def accept(self, loop: asyncio.AbstractEventLoop) -> asyncio.Protocol:
         """Return the protocol of one more connection, which is served on `loop`."""
@@ -216,6 +221,7 @@ class _Listener(socket.socket):
     """A listening socket that leaves descriptors for files, nodes and processes.
 
     A new descriptor has the lowest free number: one above the cap says that all below it are used.
+    Then the oldest connection that has asked nothing yet ends for the new one, if there is one.
     asyncio would report each `accept` that fails, thousands of times a second.
     """
 
@@ -223,10 +229,23 @@ class _Listener(socket.socket):
         super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._spare = os.open(os.devnull, os.O_RDONLY)
         self._told = -TOLD_EVERY
+        self.newcomers = Newcomers()
+        self._ending: socket.socket | None = None
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Return the next connection. ConnectionAbortedError: one too many came and is closed."""
+        """Return the next connection. ConnectionAbortedError: one too many came and is closed.
+
+        BlockingIOError: another one ends for it first.
+        """
+        if self._ending is not None and self._ending.fileno() >= 0:
+            raise BlockingIOError
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        cap = sys.maxsize if limit == resource.RLIM_INFINITY else limit - reserved(limit)
+        self._ending = None
+        if len(self.newcomers) >= MOST or self._next_descriptor(limit) >= cap:
+            self._ending = self.newcomers.end_oldest()
+        if self._ending is not None:
+            raise BlockingIOError
         try:
             found, peer = super().accept()
         except OSError as error:
@@ -240,11 +259,21 @@ class _Listener(socket.socket):
             finally:
                 self._spare = os.open(os.devnull, os.O_RDONLY)
         else:
-            if limit == resource.RLIM_INFINITY or found.fileno() < limit - reserved(limit):
+            if found.fileno() < cap:
+                self.newcomers.add(found, peer[0])
                 return found, peer
             found.close()
         self._tell(limit)
         raise ConnectionAbortedError(errno.ECONNABORTED, "too many connections")
+
+    def _next_descriptor(self, limit: int) -> int:
+        """Return the number that a new descriptor gets: the lowest that is free."""
+        try:
+            found = os.dup(self._spare)
+        except OSError:
+            return limit
+        os.close(found)
+        return found
 
     def listen(self, backlog: int = BACKLOG, /) -> None:
         """Listen, always with the same backlog: asyncio's own is how many it accepts in a turn."""
@@ -272,12 +301,21 @@ def reserved(limit: int) -> int:
     return min(RESERVE, limit // 4)
 
 
+class _State(ServerState):
+    """What the connections of a server share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.newcomers = Newcomers()
+
+
 class _Server(uvicorn.Server):
     """uvicorn's server, which leaves signals to the caller and looks after slow heads."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
+        self.server_state: _State = _State()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -338,9 +376,14 @@ class _LimitedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         # What a client that reads nothing has in the process, beside the system's buffers.
         transport.set_write_buffer_limits(high=UNSENT)
+        if (own := transport.get_extra_info("socket")) is not None:
+            newcomers = cast("_State", self.server_state).newcomers
+            newcomers.connected(own.fileno(), transport.abort)
+            # uvicorn copies it into the scope of each request, and of the WebSocket.
+            admitted = partial(newcomers.admitted, own.fileno())
+            self.app_state = {**self.app_state, ADMITTED: admitted}
         tls = transport.get_extra_info("ssl_object")
         if tls is not None and (shown := tls.getpeercert(binary_form=True)):
-            # uvicorn copies it into the scope of each request, and of the WebSocket.
             self.app_state = {**self.app_state, CLIENT_CERTIFICATE: shown}
 
     def data_received(self, data: bytes) -> None:

@@ -62,7 +62,7 @@ class Encoders:
             return PartialProtobufEncoder(form.version)
         if self._kept is None:
             self._kept = KeptMessages()
-            self.context.reloads.append(self._kept.clear)
+            self.context.store.when_undone(self._kept.clear)
         place = (id(kind), read)
         found = self._protobuf.get(place)
         if found is None or found.kind is not kind:

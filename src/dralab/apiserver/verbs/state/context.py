@@ -76,11 +76,7 @@ class Context:
         )
         self.indexes = Indexes(self.store, self.rules)
         self._second, self._text = -1, ""
-        self._last = self.store.revision
-        self.below: Context | None = None
         self.long_work = LongWork()
-        # Make anew what was derived from objects, after writes were taken back.
-        self.reloads: list[Callable[[], None]] = []
         self.following = Following(self.store, self.rules) if self.store.shared else None
         # How many objects admission has to read before one of a kind is created in a namespace.
         self.looked_into: list[Callable[[Kind, str], int]] = []
@@ -89,8 +85,6 @@ class Context:
         """Return the same parts over another view of the store, for the verbs of one request."""
         found = copy(self)
         found.store = store
-        found.reloads = []  # derived state belongs to the context below
-        found.below = self
         return found
 
     def derive(self, load: Callable[[], None], observers: Mapping[str, Observer]) -> None:
@@ -101,13 +95,12 @@ class Context:
         """
         for hub, observer in observers.items():
             self.rules.observe(hub, observer)
-        self.reloads.append(load)
+        self.store.when_undone(load)
         with self.store.lock:
             load()
 
     def stored(self, kind: Kind, before: JsonDict | None, after: JsonDict | None) -> None:
         """Notify the observers of a collection that an object of it was written."""
-        self.wrote()
         if self.following is None:
             self._notify(kind, before, after)
         else:
@@ -116,23 +109,6 @@ class Context:
     @guarded_by("store.lock")
     def _notify(self, kind: Kind, before: JsonDict | None, after: JsonDict | None) -> None:
         self.rules.stored(kind, before, after)
-
-    def wrote(self) -> None:
-        """Remember that there was a write."""
-        self._last = self.store.revision
-        if self.below is not None:
-            self.below.wrote()
-
-    def catch_up(self) -> None:
-        """Notice that the store took writes back: its medium failed, and its revision fell.
-
-        Call it first before writing or serving kinds.
-        """
-        if self.store.revision < self._last:
-            with self.store.lock:
-                self._last = self.store.revision
-                for reload in self.reloads:
-                    reload()
 
     def check_access(self, wanted: Attributes) -> None:
         """Refuse what a user may not do. ApiError Forbidden."""
@@ -184,8 +160,8 @@ class Context:
 
     def put(self, stored: Stored, value: JsonDict) -> None:
         """Replace an object, as admission does with a quota; no admission is asked about it."""
+        # The lock is held until the step ends in which this is the first write.
         found = self.store.update(stored.key, value, expect=stored.revision)
-        self.wrote()  # and the lock is held: until the step ends in which this is the first write
         if self.following is None:
             self.rules.tell(stored.key.resource, stored.value, found.value)
         else:

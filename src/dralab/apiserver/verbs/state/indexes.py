@@ -23,16 +23,12 @@ INDEXED: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
 
 
 class Indexes:
-    """The indexes of a store; the store's lock guards them.
-
-    A write that the medium refused is taken back by the store alone. Then its revision goes
-    back, too: that is how an index notices, and it begins again.
-    """
+    """The indexes of a store; the store's lock guards them."""
 
     def __init__(self, store: Store, rules: Rules) -> None:
         self.store = store
         self._found: dict[str, dict[tuple[tuple[str, str], str], dict[Key, None]]] = {}
-        self._last: dict[str, int] = {}
+        store.when_undone(self._found.clear)
         for hub in INDEXED:
             rules.observe(hub, self._follower(hub))
 
@@ -42,8 +38,6 @@ class Indexes:
         if path is None or not value:
             return None
         with self.store.lock:
-            if self.store.revision < self._last.get(hub, 0):
-                self._found.pop(hub, None)
             index = self._found.get(hub)
             if index is None:
                 index = self._made(hub)
@@ -59,7 +53,6 @@ class Indexes:
     def _made(self, hub: str) -> dict[tuple[tuple[str, str], str], dict[Key, None]]:
         index: dict[tuple[tuple[str, str], str], dict[Key, None]] = {}
         self._found[hub] = index
-        self._last[hub] = self.store.revision
         for stored in self.store.list(hub).items:
             for place in _places(hub, stored.value):
                 index.setdefault(place, {})[stored.key] = None
@@ -70,11 +63,6 @@ class Indexes:
             index = self._found.get(hub)
             if index is None:
                 return
-            revision = self.store.revision
-            if revision <= self._last[hub]:
-                del self._found[hub]
-                return
-            self._last[hub] = revision
             had = () if before is None else _places(hub, before)
             has = () if after is None else _places(hub, after)
             if had == has:
