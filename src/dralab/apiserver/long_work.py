@@ -1,4 +1,4 @@
-"""Long computations of requests: one thread at a time, whoever has used least CPU time first.
+"""Long computations of requests: one thread at a time; the user with the least CPU time is first.
 
 Threads that compute share the interpreter's lock with the loop: each further one makes every small
 request of others wait for it as often as the loop has given the lock away.
@@ -14,7 +14,7 @@ from dralab.kernel.clock import SECOND, WallClock
 
 
 class WaitedTooLong(Exception):  # noqa: N818 - a fact, which becomes a Status
-    """The time of a request was over before its turn came."""
+    """The request timed out before its turn came."""
 
 
 class LongWork:

@@ -1,4 +1,4 @@
-"""What a server publishes of itself: its address and machine, and how clients are authenticated."""
+"""What a server publishes about itself: its address, machine and authentication."""
 
 import socket
 from collections.abc import Callable, Sequence

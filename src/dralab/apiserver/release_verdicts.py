@@ -1,4 +1,4 @@
-"""What a server of a release would refuse, drop or warn of, found by one in memory.
+"""What a server of a release would refuse, drop or warn of, found by a server in memory.
 
 Every version that the release has is served there, and the feature gates are those that it has on
 by default, or those given: what needs a switch in a real cluster is said.
@@ -32,7 +32,7 @@ FIRST: Final = frozenset({"Namespace", "CustomResourceDefinition"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseVerdict:
-    """One thing that a release does not do as an object says.
+    """One part of an object that a release refuses, drops or warns of.
 
     `field` is the path of what is dropped. `unknown` objects are of kinds that no one defines.
     """
@@ -106,7 +106,7 @@ class ReleaseJudge:
                 yield self._dropped(kind, path)
 
     def _namespace(self, metadata: JsonDict) -> str:
-        """Return the namespace of an object, which is there from now on."""
+        """Return the namespace of an object, and create it."""
         namespace = str(metadata.get("namespace") or "default")
         kind = self._server.resources.kind("", "v1", "namespaces")
         with suppress(ApiError):

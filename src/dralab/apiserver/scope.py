@@ -1,4 +1,4 @@
-"""What the thread of a request may do: wait for other servers, or compute for long.
+"""What the thread of a request may do: wait for other servers, or compute for a long time.
 
 A request begins in the loop, where it may do neither. If it has to, `MustWait` or `MustCompute`
 ends it, and it begins again in a thread that may. Who may is decided once, before the work begins.
@@ -18,11 +18,11 @@ LONGEST: Final = 34 * SECOND  # of a request (k8s.io/apiserver `endpoints/handle
 
 
 class MustWait(Exception):  # noqa: N818 - a condition, which no client sees
-    """Another server has to be asked, and this thread may not wait: begin again in one that may."""
+    """Another server has to be called, and this thread may not wait: retry in one that may."""
 
 
 class MustCompute(MustWait):
-    """It takes long, and other requests wait for this thread: begin again in another one."""
+    """The work takes long, and other requests wait for this thread: retry in another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def current() -> ThreadScope:
 
 @contextmanager
 def within(scope: ThreadScope) -> Iterator[None]:
-    """Let this thread do more, or less."""
+    """Change what this thread may do, inside."""
     token = _scope.set(scope)
     try:
         yield
@@ -83,7 +83,7 @@ def time_left(most: float) -> float:
 
 @contextmanager
 def long_work(user: Hashable) -> Iterator[None]:
-    """Compute for long inside, in the turn of a user. MustCompute, ApiError Timeout."""
+    """Allow a long computation inside, in the turn of a user. MustCompute, ApiError Timeout."""
     scope = current()
     if scope.work is None:
         raise MustCompute

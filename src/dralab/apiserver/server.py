@@ -163,7 +163,7 @@ class ApiServer:
         context.connecting.extend(found.connecting)
 
     def publish(self, address: "OwnAddress") -> None:
-        """Write the objects by which a server tells about itself, from now on."""
+        """Publish the objects that describe the server, and keep them up to date."""
         from dralab.apiserver.verbs.aggregation.local_services import LocalApiServices
         from dralab.apiserver.verbs.upkeep.flow_schema_statuses import FlowSchemaStatuses
         from dralab.apiserver.verbs.upkeep.own_objects import OwnObjects

@@ -1,4 +1,4 @@
-"""What is read when metrics are asked for: objects, sizes, limits, and the availability of APIs.
+"""The gauges that are read for /metrics: objects, sizes, limits, and availability of APIs.
 
 Source of names: k8s.io/apiserver `storage/etcd3/metrics`, `storage/cacher/metrics`,
 `util/flowcontrol/metrics`; k8s.io/kube-aggregator `pkg/controllers/status/metrics`.

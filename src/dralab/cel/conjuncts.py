@@ -297,7 +297,7 @@ def _is_test(tree: Expr) -> bool:
 
 
 def _constant(tree: Expr) -> tuple[Any, ...]:
-    """Return the literal that a tree is and its value; empty if it is none."""
+    """Return the literal that a tree is and its value; empty if it is invalid."""
     if isinstance(tree, Literal):
         return tree, tree.value
     if (

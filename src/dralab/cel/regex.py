@@ -42,7 +42,7 @@ class Pattern:
 
 @remembered(512)
 def compiled(pattern: str) -> Pattern:
-    """Return a compiled pattern; raise CelError if it is none."""
+    """Return a compiled pattern; raise CelError if it is invalid."""
     try:
         return Pattern(re2.compile(_encodable(pattern), options=OPTIONS))
     except re2.error as error:

@@ -121,7 +121,7 @@ class PluginVersion:
 
 
 def version(name: str) -> PluginVersion:
-    """Return a version by its short name. KeyError: there is none of this name."""
+    """Return a version by its short name. KeyError: it does not exist."""
     if name not in PLUGIN_SERVICES:
         raise KeyError(name)
     if name == "v1.DRAPlugin":

@@ -389,7 +389,7 @@ def _ordered(text: str, constructor: str) -> Any:
 
 
 def _amount(text: str) -> Any:
-    """Return a quantity, which older generations compare as it is; None if it is none."""
+    """Return a quantity, which older generations compare as it is; None if it is invalid."""
     try:
         return parse_quantity(text)
     except QuantityError:

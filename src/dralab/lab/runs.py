@@ -164,7 +164,7 @@ class Run:
 
     @staticmethod
     def meaning(name: str) -> str:
-        """Return what a number of `summary` says. KeyError: there is none of that name."""
+        """Return what a number of `summary` says. KeyError: it does not exist."""
         return definition_of(name)
 
     @property

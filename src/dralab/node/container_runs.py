@@ -90,7 +90,7 @@ class RunningContainer:
         return self.has_started and (probe is None or probe.good)
 
     def ended(self, exit: ContainerExit, now: int) -> None:
-        """Take it that the run is over."""
+        """Note that the run is over."""
         self.container = None
         self.exit = exit
         self.finished = now

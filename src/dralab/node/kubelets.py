@@ -198,7 +198,7 @@ class Kubelet:
         return Sandbox(f"10.{self.number % 120}.{third % 250}.{fourth + 1}")
 
     def forget_sandbox(self, uid: str) -> None:
-        """Take it that a pod has ended: its address may be given to another."""
+        """Note that a pod has ended: its address may be given to another."""
         if self.network is not None:
             self.network.forget_pod(uid)
 

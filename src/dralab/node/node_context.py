@@ -28,19 +28,19 @@ class ContainerHooks(Protocol):
         ...
 
     def started(self, pod: JsonDict, each: RunningContainer) -> None:
-        """Take it that a container runs."""
+        """Note that a container runs."""
         ...
 
     def ended(self, pod: JsonDict, each: RunningContainer) -> None:
-        """Take it that a container has ended."""
+        """Note that a container has ended."""
         ...
 
     def pod_stopped(self, pod: JsonDict) -> bool:
-        """Take it that nothing of a pod runs any more; False: ask again."""
+        """Note that nothing of a pod runs any more; False: ask again."""
         ...
 
     def removed(self, pod_uid: str) -> None:
-        """Take it that a pod is gone."""
+        """Note that a pod is gone."""
         ...
 
 
@@ -92,7 +92,7 @@ class NodeContext(Protocol):
         ...
 
     def forget_sandbox(self, uid: str) -> None:
-        """Take it that a pod has ended: its address may be given to another."""
+        """Note that a pod has ended: its address may be given to another."""
         ...
 
     def offload(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:

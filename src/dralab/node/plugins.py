@@ -104,7 +104,7 @@ class Plugins:
         self._tell(plugin.driver, before=before)
 
     def connection(self, plugin: Plugin, *, up: bool) -> None:
-        """Take it that a plugin's connection is up, or has broken."""
+        """Note that a plugin's connection is up, or has broken."""
         with self._lock:
             found = self._drivers.get(plugin.driver)
             if found is None or plugin not in found.plugins:

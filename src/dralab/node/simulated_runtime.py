@@ -97,7 +97,7 @@ class SimulatedContainer:
         self._later(delay, self._begin)
 
     def resize(self, resources: JsonObject) -> str:
-        """Take it that other requests and limits hold: nothing is used here."""
+        """Note that other requests and limits hold: nothing is used here."""
         del resources
         return ""
 

@@ -82,11 +82,11 @@ class PodGroups:
             self._children[NamespacedName(key.namespace, parent)].pop((kind, key.name), None)
 
     def get(self, key: NamespacedName) -> JsonDict | None:
-        """Return a PodGroup; None if there is none of that name."""
+        """Return a PodGroup; None if it does not exist."""
         return self._of_kind[POD_GROUP].get(key)
 
     def composite(self, key: NamespacedName) -> JsonDict | None:
-        """Return a CompositePodGroup; None if there is none of that name."""
+        """Return a CompositePodGroup; None if it does not exist."""
         return self._of_kind[COMPOSITE].get(key)
 
     def children(self, composite: NamespacedName) -> list[tuple[GroupKind, JsonDict]]:

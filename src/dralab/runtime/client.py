@@ -53,7 +53,7 @@ class Watch(Protocol):
     """Changes of a collection, in order, after some revision."""
 
     def next(self, timeout: float | None = None) -> WatchEvent | None:
-        """Return the next change; None if there is none within `timeout` seconds.
+        """Return the next change; None if none comes within `timeout` seconds.
 
         `timeout=0` never waits. ApiError with reason Expired: list again.
         """

@@ -292,7 +292,7 @@ class LocalWatch:
         subscription.notify(self._tell)
 
     def next(self, timeout: float | None = None) -> WatchEvent | None:
-        """Return the next change; None if there is none within `timeout` seconds."""
+        """Return the next change; None if none comes within `timeout` seconds."""
         while not self._events:
             if timeout != 0:
                 self._news.clear()

@@ -293,7 +293,7 @@ class RemoteWatch:
         threading.Thread(target=self._read, name=f"watch {url}", daemon=True).start()
 
     def next(self, timeout: float | None = None) -> WatchEvent | None:
-        """Return the next change; None if there is none within `timeout` seconds."""
+        """Return the next change; None if none comes within `timeout` seconds."""
         try:
             if timeout == 0:
                 found = self._arrived.get_nowait()

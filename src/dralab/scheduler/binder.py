@@ -39,7 +39,7 @@ class BindingListener(Protocol):
 
     @property
     def leads(self) -> bool:
-        """Whether anything may be written now."""
+        """Whether writing is allowed now."""
         ...
 
     def bound(self, item: QueuedPod, placement: PodPlacement) -> None:

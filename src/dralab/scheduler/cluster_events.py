@@ -32,7 +32,7 @@ class SchedulingLoop(Protocol):
 
     @property
     def leads(self) -> bool:
-        """Whether anything may be written now."""
+        """Whether writing is allowed now."""
         ...
 
     @property

@@ -128,7 +128,7 @@ class Scheduler:
 
     @property
     def leads(self) -> bool:
-        """Whether anything may be written now. In any thread."""
+        """Whether writing is allowed now. In any thread."""
         return self._leads and self._may_act()
 
     def lead(self, may_act: "Callable[[], bool] | None" = None) -> None:

@@ -137,7 +137,7 @@ class DemandReader:
         return self._by_resource
 
     def claim(self, key: NamespacedName) -> JsonDict | None:
-        """Return a claim; None if there is none of that name."""
+        """Return a claim; None if it does not exist."""
         return self._claim(key)
 
     @contextmanager

@@ -230,7 +230,7 @@ class ClusterDevices:
         return {uid_of(claim) for claim in claims} | {_pending_uid(pod)}
 
     def lend(self, uid: str) -> LentDevices:
-        """Take it that a claim holds nothing, until `take_back`; versions stay as they are."""
+        """Note that a claim holds nothing, until `take_back`; versions stay as they are."""
         holder = self._holdings.holder_of(uid)
         return LentDevices(uid, holder, self._give_back(uid))
 

@@ -363,7 +363,7 @@ class ClusterModel:
             self._undo.append(lambda: groups.put(POD_GROUP, before))
 
     def release(self, key: NamespacedName) -> None:
-        """Take it that a claim which no pod of the model uses gives its devices up."""
+        """Note that a claim which no pod of the model uses gives its devices up."""
         before = self.claims[key]
         self.claims[key] = _unallocated(before)
         self.devices.put_claim(self.claims[key])
@@ -417,7 +417,7 @@ class ClusterModel:
     # --- questions
 
     def node(self, name: str) -> JsonDict | None:
-        """Return a node; None if there is none of that name."""
+        """Return a node; None if it does not exist."""
         row = self.state.table.row_of.get(name)
         return None if row is None else self.state.table.objects[row]
 

@@ -43,7 +43,7 @@ def lowest(mask: int, count: int) -> int:
 
 
 def parse(text: str) -> int:
-    """Return the set that a text of intervals names, in any order; ValueError if it is none.
+    """Return the set that a text of intervals names, in any order; ValueError if it is invalid.
 
     >>> sorted(members(parse("10 9 16 13-14")))
     [9, 10, 13, 14, 16]

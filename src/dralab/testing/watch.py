@@ -41,7 +41,7 @@ class ProgramWatch:
         inner.notify(self._news)
 
     def next(self, timeout: float | None = None) -> WatchEvent | None:
-        """Return the next change; None if there is none within `timeout` seconds."""
+        """Return the next change; None if none comes within `timeout` seconds."""
         if not self._arrived and self._ended is None and timeout != 0:
             self._wait(timeout)
         if self._arrived:

@@ -62,7 +62,7 @@ class NetworkUse:
         self._note = note
 
     def listens(self) -> None:
-        """Take note that a program takes connections."""
+        """Note that a program takes connections."""
         self._meets(local=True)
 
     def _meets(self, *, local: bool) -> None:

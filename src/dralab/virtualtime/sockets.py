@@ -87,7 +87,7 @@ class Loopback:
         return any(row[QUEUES] != EMPTY for row in rows)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

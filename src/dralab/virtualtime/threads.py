@@ -73,7 +73,7 @@ class ThreadTable:
         thread.state = ThreadState.LOOSE
 
     def has_run(self, process: TracedProcess) -> None:
-        """Take note that a thread of the program runs."""
+        """Note that a thread of the program runs."""
         self.moves += 1
         process.moved = self.moves
 

@@ -73,7 +73,7 @@ class ProgramTimers:
         return self._answers[name](process, arguments)
 
     def created(self, process: TracedProcess, arguments: Arguments) -> None:
-        """Take note of a timer that timer_create has made."""
+        """Note a timer that timer_create has made."""
         clock, event, where = arguments[:3]
         if clock & 0xFFFFFFFF not in REAL_CLOCKS:
             return

@@ -72,7 +72,7 @@ class Ranking:
         self._worth: dict[Planner, ServableDemand] = {}
 
     def catch_up(self, states: NodeStates) -> None:
-        """Take note of the nodes that changed."""
+        """Note the nodes that changed."""
         changed, self.changed = self.changed, 0
         while changed:
             low = changed & -changed

@@ -42,7 +42,7 @@ WAITING_LANE: Final = "waiting"
 
 
 def lane_for(weight: int) -> str:
-    """Return where a request is answered through which about so many bytes of JSON go.
+    """Return the lane for a request that processes about so many bytes of JSON.
 
     There are two, so that requests of seconds do not delay those of tenths of a second.
     """
@@ -96,7 +96,7 @@ class HttpRequest:
 
     @property
     def brief(self) -> bool:
-        """Whether others wait for it."""
+        """Whether other requests wait for it."""
         return self.lane == LOOP
 
     @property
@@ -109,7 +109,7 @@ class HttpRequest:
 
 
 def program_of(request: HttpRequest) -> str:
-    """Return what tells the programs of one user apart, as far as they want to be."""
+    """Return what distinguishes the programs of one user: their User-Agent, for example."""
     return request.headers.get("user-agent", "")[:AGENT]
 
 
@@ -132,14 +132,14 @@ class HttpResponse:
 
 @dataclass(slots=True, kw_only=True)
 class WatchError(HttpResponse):
-    """A watch that cannot begin where it wants to: its one event, an error, is the body."""
+    """A watch that cannot begin at its revision: its one event, an error, is the body."""
 
     encoding: Encoding = "json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchStream:
-    """An answer that continues: the changes that `watching` describes, as `encoder` spells them.
+    """An answer that continues: the changes that `watching` describes, encoded by `encoder`.
 
     The transport sends `watching.initial` as ADDED events, a bookmark with `initial_end` if
     `watching.initial_end`, then every later change that `watching.seen` lets through, and ends
@@ -154,7 +154,7 @@ class WatchStream:
 
 
 class Source(Protocol):
-    """Where bytes come from bit by bit; `byte_feeds.Feed` is one for producers in any thread."""
+    """A stream of bytes; `byte_feeds.Feed` is one for producers in any thread."""
 
     @property
     def done(self) -> bool:
@@ -163,7 +163,7 @@ class Source(Protocol):
 
     @property
     def cut(self) -> str | None:
-        """Why the source has ended before its end; None while it has not."""
+        """Why the source was cut off; None if it was not."""
         ...
 
     def take_items(self) -> Sequence[bytes]:
@@ -181,7 +181,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByteStream:
-    """An answer whose body comes bit by bit, such as a log that is followed."""
+    """An answer whose body is streamed, such as a log that is followed."""
 
     source: Source
     status: int = 200
@@ -209,7 +209,7 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxied:
-    """An answer that has to be asked for over the network, such as the logs of another machine.
+    """An answer that is fetched over the network, such as the logs of another machine.
 
     `ask` is awaited on the server's loop, once the batch of the store is over; it may raise
     ApiError.
@@ -222,7 +222,7 @@ Answer = HttpResponse | WatchStream | ByteStream | Upgrade | Proxied
 
 
 def with_headers(answer: Answer, headers: Sequence[tuple[str, str]]) -> Answer:
-    """Return an answer with more headers; what others will answer keeps its own."""
+    """Return an answer with more headers; proxied answers keep their own."""
     if isinstance(answer, (HttpResponse, WatchStream, ByteStream)):
         return replace(answer, headers=(*answer.headers, *headers))
     return answer

@@ -136,7 +136,7 @@ def _form(clause: MediaRange, *, protobuf: bool, cbor: bool) -> AnswerForm | Non
 def discovery_form(
     accept: str, *, aggregated: bool = True
 ) -> Literal["aggregated", "json", "yaml", "protobuf", ""]:
-    """Return the form of discovery; nothing where no clause can be met.
+    """Return the form of discovery; None if no clause can be met.
 
     `aggregated` says that the document is there with all groups in one.
     """

@@ -1,4 +1,4 @@
-"""What a server counts of its requests, by kube-apiserver's names: totals, durations, sizes.
+"""The metrics of requests, by kube-apiserver's names: totals, durations, sizes.
 
 Source: k8s.io/apiserver `pkg/endpoints/metrics`.
 """

@@ -1,4 +1,4 @@
-"""The time that a client gives its request: `?timeout=5s`.
+"""The timeout of a request: `?timeout=5s`.
 
 Source: k8s.io/apiserver `endpoints/filters/request_deadline.go`. Watches, which have
 `timeoutSeconds`, are left alone.
@@ -12,7 +12,7 @@ from dralab.apiserver.http.routing import is_watch
 
 
 def timeout_of(request: HttpRequest) -> int | None:
-    """Return the time that a client gives a request, in nanoseconds; None: no limit of its own.
+    """Return the timeout of a request, in nanoseconds; None if it sets none.
 
     ApiError: it is not a duration as Go reads one.
     """

@@ -1,4 +1,4 @@
-"""Requests for resources: what a method, a query and a body ask of the verbs, and the answers.
+"""Requests for resources: from method, query and body to the verbs, and the answers.
 
 `application` authenticates, authorizes and routes; `resources` implements the verbs.
 """
@@ -120,7 +120,7 @@ class ResourceRequests:
         self.speaks_cbor = False
 
     def over(self, resources: Resources) -> "ResourceRequests":
-        """Return the same over a view of the store."""
+        """Return the same on a view of the store."""
         found = copy(self)
         found.resources = resources
         return found
@@ -357,7 +357,7 @@ class ResourceRequests:
     def _patch_of(
         self, request: HttpRequest, route: Route, patch_type: PatchType, form: str
     ) -> Body:
-        """Return the decoded patch. ApiError: an object that is not there is missed first."""
+        """Return the decoded patch. ApiError; a missing object is reported first."""
         try:
             return bodies.decode(request.body, form, route.kind.kind)
         except bodies.UnrecognizedBody as error:
@@ -467,7 +467,7 @@ def agent_of(request: HttpRequest) -> str:
 
 
 def watch_error(form: AnswerForm, error: ApiError) -> WatchError:
-    """Return the answer to a watch that cannot begin where it wants to: clients list again.
+    """Return the answer to a watch that cannot begin at its revision: clients list again.
 
     An error event and not an error (k8s.io/apiserver `storage/cacher`, newErrWatcher).
     """

@@ -90,7 +90,7 @@ def encoded(
     status: int = 200,
     warnings: Sequence[str] = (),
 ) -> HttpResponse:
-    """Return an answer that an encoder has written: protobuf, or JSON that may become YAML."""
+    """Return an answer that an encoder has written: protobuf, JSON, or YAML made from it."""
     if form.encoding != "protobuf":
         return response(body, form, status=status, warnings=warnings)
     headers = (*PROTOBUF_HEADERS, *warning_headers(warnings)) if warnings else PROTOBUF_HEADERS
@@ -112,7 +112,7 @@ def _converted(body: bytes, form: AnswerForm) -> tuple[bytes, Sequence[tuple[str
 
 
 def negotiated(request: HttpRequest, answer: HttpResponse) -> HttpResponse:
-    """Return a refusal in the form that its client wants most, as a real server does."""
+    """Return a refusal in the form that its client prefers, as a real server does."""
     accept = request.headers.get("accept", "")
     if not any(name in accept for name in ("protobuf", "yaml", "cbor")):
         return answer
@@ -125,7 +125,7 @@ def negotiated(request: HttpRequest, answer: HttpResponse) -> HttpResponse:
 
 
 def warning_headers(warnings: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the headers of warnings, each text once; long ones are cut where they are too much.
+    """Yield the headers of warnings, each text once; they are truncated if they are too long.
 
     Source: k8s.io/apiserver `endpoints/filters/warning.go`.
     """
@@ -153,7 +153,7 @@ def quoted(text: str) -> str:
 
 
 def wants_pretty(request: HttpRequest) -> bool:
-    """Whether a person reads the answer: by parameter, or by the User-Agent of a browser or curl.
+    """Whether to indent: by parameter, or by the User-Agent of a browser or curl.
 
     Source: apiserver `endpoints/handlers/negotiation` (isPrettyPrint).
     """

@@ -58,7 +58,7 @@ def without_namespace(kind: Kind) -> Exception:
 
 
 def segments_of(path: str) -> list[str]:
-    """Return the parts of a path; a slash at the end changes nothing."""
+    """Return the parts of a path; a trailing slash is ignored."""
     parts = path.split("/")[1:]
     if parts and not parts[-1]:
         parts.pop()

@@ -54,7 +54,7 @@ def tried(request: HttpRequest, store: Store, attempt: Callable[[Store], Answer]
 
 
 def _is_final(answer: Answer) -> bool:
-    """Whether an answer counts as it is: a stream has begun, or the store failed.
+    """Whether an answer is final: a stream has begun, or the store failed.
 
     If it failed, a write may have happened, and is not tried again.
     """
@@ -67,7 +67,7 @@ def unavailable(error: StorageUnavailable) -> HttpResponse:
 
 
 def write_failure(error: StorageUnavailable) -> ApiError:
-    """Return what a failure of the store is for a client that wrote."""
+    """Return the error that a client gets if the store fails at its write."""
     if isinstance(error, Undecided):
         return ApiError("Timeout", f"whether it was written is unknown: {error}")
     text = f"the store does not accept writes: {error}"

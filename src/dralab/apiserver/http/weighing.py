@@ -61,7 +61,7 @@ MOST: Final = 64 * 1024 * 1024  # a minute: longer requests are refused
 
 
 class Weights:
-    """Raises TakesLong for what takes long; nothing for a request that need not be brief."""
+    """Raises TakesLong for expensive requests, unless the request may take long."""
 
     def __init__(self, resources: Resources) -> None:
         self.resources = resources
@@ -133,7 +133,7 @@ class Weights:
         check(request, times(form) * per_object * _size(items))
 
     def _check_admission(self, request: HttpRequest, route: Route, *operations: Operation) -> None:
-        """Weigh the webhooks and policies that may be asked about a write. TakesLong."""
+        """Weigh the webhooks and policies that may be called for a write. TakesLong."""
         context = self.resources.context
         if not context.dynamic.active or request.lane in {"", WAITING_LANE}:
             return
@@ -201,7 +201,7 @@ def check(request: HttpRequest, weight: int) -> None:
 
 
 def times(form: AnswerForm) -> int:
-    """Return how many times as long as reading JSON it takes to write a form."""
+    """Return how much longer it takes to write a form than to read JSON."""
     return YAML_WRITTEN if form.encoding == "yaml" else 1
 
 

@@ -56,12 +56,12 @@ Owners = dict[Owner, OwnedFields]
 
 
 def is_reset(entries: Sequence[Any] | None) -> bool:
-    """Return whether a client asks to forget all owners: one empty entry."""
+    """Return whether a client resets all owners, by one empty entry."""
     return entries is not None and len(entries) == 1 and not entries[0]
 
 
 def read(entries: Any, *, trusted: bool = False) -> Owners:
-    """Return the owners that entries name; none where any entry cannot be read.
+    """Return the owners that entries name; empty if any entry cannot be read.
 
     `trusted` entries were written here: their sets of fields are not looked at again.
     """

@@ -153,7 +153,7 @@ def _compared(
 def _different(
     one: Mapping[str, Any], other: Mapping[str, Any], left_out: Collection[str]
 ) -> JsonDict:
-    """Return the fields that are not the very same in the other one: most are, after a change."""
+    """Return the fields that differ in the other object: few do, after a change."""
     return {
         key: value
         for key, value in one.items()
@@ -230,7 +230,7 @@ def apply(
 
 
 def fits(value: Mapping[str, Any], schema: Schema | None) -> bool:
-    """Return whether an object is of its schema's types; elements that are there twice are."""
+    """Return whether an object matches its schema's types; duplicate elements are allowed."""
     wrong = typed.misfits(dict(value), Form.from_schema(schema))
     return all(": duplicate entries for key " in why for why in wrong)
 
@@ -348,7 +348,7 @@ def _without_own(fields: FieldSet) -> FieldSet:
 
 
 def _with_own(after: Any, before: JsonDict, config: Mapping[str, Any]) -> JsonDict:
-    """Return the object with the fields without an owner, which no pruning may take."""
+    """Return the object with the fields that have no owner, which are never pruned."""
     found = dict(after or {})
     for key in OWN:
         found[key] = config[key]
@@ -419,7 +419,7 @@ def _from_last_applied(conflict: ConflictError, live: Mapping[str, Any], form: F
 
 
 def _keep_last_applied(result: JsonDict, config: Mapping[str, Any]) -> None:
-    """Keep what client-side apply will compare with in step with what kubectl applied."""
+    """Update the last-applied annotation, with which client-side apply will compare."""
     metadata = result["metadata"]
     annotations = metadata.get("annotations") or {}
     if LAST_APPLIED not in annotations:

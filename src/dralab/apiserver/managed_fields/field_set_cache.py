@@ -103,7 +103,7 @@ def shape_of(value: Mapping[str, Any], form: Form) -> Shape | None:
 
 
 def _has_zero(value: Mapping[str, Any], form: Form) -> bool:
-    """Return whether a field that is always there has its zero: then nobody wrote it."""
+    """Return whether a field that is always present has its zero value: then nobody wrote it."""
     for name, zero in form.zeros.items():
         item = value.get(name, zero)
         if type(item) is dict and (item or form.below(name).kind != "atomic"):

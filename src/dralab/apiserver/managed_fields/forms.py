@@ -1,4 +1,4 @@
-"""How ownership divides a value: a schema, read once.
+"""How ownership divides a value, compiled from its schema.
 
 A list is owned as a whole (atomic), by the keys of its elements (map), or by their values
 (set). A map is owned as a whole or field by field. Sources: k8s.io/kube-openapi `schemaconv`.
@@ -23,7 +23,7 @@ class StepError(ValueError):
 
 
 class Form:
-    """How a value is taken apart.
+    """How a value is split into owned parts.
 
     `kind` is scalar, atomic (a list or a map owned as a whole), fields (a struct or a map),
     map or set (lists). `scalar` is the type of a plain value. `keys` tells the elements of a list
@@ -92,7 +92,7 @@ class Form:
         return found
 
     def below(self, name: str) -> "Form":
-        """Return the form of a field; what the schema does not know is deduced."""
+        """Return the form of a field; it is deduced for unknown fields."""
         found = self._below.get(name)
         if found is None:
             fields = self._schema.properties if self._schema is not None else NOTHING
@@ -127,7 +127,7 @@ class Form:
         return self._element
 
     def seen(self, value: Any) -> Kind:
-        """Return the kind a value has: what it looks like, where the schema leaves that open."""
+        """Return the kind of a value; it is deduced from the value if the schema leaves it open."""
         return _deduced(value) if self.open else self.kind
 
     def step(self, item: Any) -> str:

@@ -32,7 +32,7 @@ def union(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def union_of(sets: Sequence[FieldSet]) -> FieldSet:
-    """Return what is in any of some sets; in pairs of pairs, which is cheap for many small ones."""
+    """Return the union of some sets; merged in pairs, which is cheap for many small ones."""
     rest = list(sets)
     while len(rest) > 1:
         pairs = [union(left, right) for left, right in zip(rest[::2], rest[1::2], strict=False)]
@@ -117,7 +117,7 @@ def without_field(fields: FieldSet, path: tuple[str, ...]) -> FieldSet:
 
 
 def ordered(fields: FieldSet) -> FieldSet:
-    """Return the set in the one order in which it is written."""
+    """Return the set in the canonical order."""
     return {step: ordered(fields[step]) if fields[step] else {} for step in sorted(fields)}
 
 

@@ -24,7 +24,7 @@ SHORTEST: Final = 2  # steps, the list itself among them: fewer elements are in 
 
 
 def created(value: Any, form: Form) -> FieldSet:
-    """Return what is below a value that was not there before, itself included.
+    """Return what is below a new value, itself included.
 
     StepError for an element that cannot be told from others, as in `compared`.
     """
@@ -95,7 +95,7 @@ def _note(  # noqa: PLR0917 - hot: keywords cost
 def _differ(  # noqa: PLR0917 - as `_note`
     step: str, left: Any, right: Any, form: Form, written: FieldSet, removed: FieldSet
 ) -> None:
-    """Note what differs between two values that are both there, though one may be null."""
+    """Note the differences between two values that both exist, though one may be null."""
     kind = form.seen(right if right is not None else left)
     shape = dict if kind == "fields" else list
     if (
@@ -191,7 +191,7 @@ def _owned(value: Any, form: Form) -> FieldSet | None:
 
 
 def with_named(fields: FieldSet, form: Form) -> FieldSet:
-    """Return the set with each struct field on the way to a member as a member itself."""
+    """Return the set with each struct field on the path to a member added as a member."""
     found: FieldSet = {}
     for step, node in fields.items():
         if not node or step == SELF:
@@ -330,7 +330,7 @@ def _kept(before: Any, after: Any) -> Any:
 
 
 def misfits(value: Any, form: Form, path: str = "") -> Iterator[str]:
-    """Yield a sentence for each thing in a config that its schema does not allow."""
+    """Yield a sentence for each part of a config that its schema does not allow."""
     kind = form.seen(value)
     if value is None:
         return
@@ -359,7 +359,7 @@ def misfits(value: Any, form: Form, path: str = "") -> Iterator[str]:
 
 
 def _scalar_misfit(value: Any, form: Form) -> str:
-    """Return why a value is not of a plain type; empty if it is."""
+    """Return why a value does not match a scalar type; empty if it does."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if form.scalar == "string" and not isinstance(value, str):
         shown = _in_go(value)
@@ -386,7 +386,7 @@ def _list_misfits(items: list[Any], form: Form, path: str) -> Iterator[str]:
 
 
 def shown_value(value: Any) -> str:
-    """Return a value as Go prints it, near enough to be recognised."""
+    """Return a value approximately as Go prints it."""
     return f"&{{{go_value(value)}}}"
 
 

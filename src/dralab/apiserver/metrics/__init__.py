@@ -1,4 +1,4 @@
-"""What a server measures of itself, by kube-apiserver's names and labels.
+"""The metrics of a server, by kube-apiserver's names and labels.
 
 `meters` count and time, `families` names what is measured while requests are answered. What is read
 when it is asked for is left to `apiserver.server_gauges`, totals and durations of requests to

@@ -1,4 +1,4 @@
-"""What is measured while requests are answered.
+"""The metrics that are recorded while requests are answered.
 
 Source of names, labels and bounds: k8s.io/apiserver `admission/metrics`, `endpoints/filters`,
 `endpoints/metrics`, `storage/cacher/metrics`, `storage/etcd3/metrics`, `util/flowcontrol/metrics`.
@@ -107,7 +107,7 @@ class AdmissionMetrics:
         self.steps.add((operation, "true", type_), sum(taken) / SECOND)
 
     def _fold(self) -> None:
-        """Add what has passed: of many writes at once, since there is one after the other."""
+        """Add the steps that passed, for many writes at once."""
         passed = taken_from(self._passed)
         places: dict[tuple[str, str, Names], list[Sequence[int]]] = {}
         for place, instants in passed:
@@ -147,7 +147,7 @@ class AdmissionMetrics:
 
 
 class ServerMetrics:
-    """All that one server counts and times, but for its requests as a whole."""
+    """The metrics of one server, except those of whole requests."""
 
     def __init__(self) -> None:
         self.admission = AdmissionMetrics()
@@ -204,7 +204,7 @@ class ServerMetrics:
             self._fold()
 
     def unauthenticated(self, began: int) -> None:
-        """Record a request whose credential nobody knows."""
+        """Record a request whose credential was not recognised."""
         self.authentication.since(("failure",), began)
 
     def authorized(self, result: str, began: int) -> None:
@@ -285,7 +285,7 @@ def collection(hub: str) -> Labels:
 
 
 def taken_from(noted: "deque[Noted]") -> list[Noted]:
-    """Return what was noted, each once, though other threads note and take meanwhile.
+    """Return the notes, each once, while other threads add and take notes.
 
     >>> taken_from(deque("ab"))
     ['a', 'b']

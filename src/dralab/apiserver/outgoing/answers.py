@@ -1,4 +1,4 @@
-"""What client-go says of answers that are not what was asked for.
+"""client-go's messages about unexpected answers.
 
 Source of the words: k8s.io/client-go `rest/request.go`, k8s.io/apimachinery
 `pkg/runtime/serializer/json/meta.go`.

@@ -1,4 +1,4 @@
-"""A client for short calls over HTTPS: one deadline for all of it, and an end to large answers.
+"""A client for short calls over HTTPS: one deadline for the whole call, and a size limit.
 
 It is called in threads beside the server's loop. Connections are kept for the next call; redirects
 are not followed. Texts of errors are those of Go's client, which operators search for.
@@ -36,7 +36,7 @@ class CallAnswer:
 
 
 class CallClient:
-    """Calls targets; any thread may."""
+    """Calls targets; thread-safe."""
 
     def __init__(self) -> None:
         self._known: dict[CallTarget, HttpConnections] = {}
@@ -147,7 +147,7 @@ def _unreachable(error: UnansweredError, target: CallTarget) -> Unreachable:
 
 
 def unread_words(error: NotHttpError | LargeAnswerError) -> str:
-    """Return Go's message for an answer that is not read."""
+    """Return Go's message for an answer that cannot be read."""
     if isinstance(error, NotHttpError):
         return "malformed HTTP response"
     if error.part == "body":

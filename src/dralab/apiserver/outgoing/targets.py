@@ -52,11 +52,11 @@ class NoService(Unreachable):
 
 
 class NoEndpoints(Unreachable):
-    """Nothing stands behind the Service that a call is for."""
+    """The Service that a call is for has no endpoints."""
 
 
 class UnsupportedService(Unreachable):
-    """Services of that type lead nowhere."""
+    """Services of that type have no endpoints."""
 
 
 class NotAllowed(Unreachable):
@@ -65,7 +65,7 @@ class NotAllowed(Unreachable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTarget:
-    """Where a call goes: `addresses` to try in order, `server_name` as its certificate must say.
+    """Where a call goes: `addresses` to try in order, `server_name` for its certificate.
 
     `url` is what messages show. Without `ca` (PEM) the authorities of this machine are trusted;
     with `insecure` any certificate is. `certificate` are the files of a client certificate and its
@@ -120,7 +120,7 @@ def _clean(path: str) -> str:
 
 
 class Targets:
-    """Finds targets, by what the operator allows and by the Services that are stored."""
+    """Finds targets: Services that are stored, and addresses that the operator allows."""
 
     def __init__(
         self,

@@ -104,7 +104,7 @@ class _Decoder:
         return value >> 3, value & 7, at
 
     def span(self, at: int, end: int) -> tuple[int, int]:
-        """Return where the bytes begin and end that follow a length."""
+        """Return the start and the end of the bytes that follow a length."""
         if at < end and (size := self.data[at]) < 0x80:
             at += 1
         else:
@@ -245,7 +245,7 @@ class _Decoder:
         return key, value
 
     def value(self, at: int, end: int, field: FieldPlan, depth: int) -> Any:
-        """Return a text, bytes or a message; None for what stands for nothing."""
+        """Return a text, bytes or a message; None for an absent value."""
         if field.scalar == "string":
             return self.text(at, end)
         if field.scalar == "bytes":

@@ -97,7 +97,7 @@ ONE_BYTE: Final = [bytes([number]) for number in range(SMALL)]
 
 
 class MessageWriter:
-    """Writes one message; its fields are worked out with the first one, since messages nest."""
+    """Writes one message; its fields are compiled at first use, since messages nest."""
 
     __slots__ = ("_fields", "_name", "_template", "_within")
 
@@ -247,7 +247,7 @@ def _text_writer(tag: bytes) -> Write:
 
 @lru_cache(maxsize=512)
 def _heads(tag: bytes) -> Sequence[bytes]:
-    """Return the tag with each length of one byte: most values are short, and this is hot."""
+    """Return the tag with each one-byte length: most values are short."""
     return [tag + length for length in ONE_BYTE]
 
 

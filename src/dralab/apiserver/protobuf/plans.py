@@ -1,4 +1,4 @@
-"""How each message is decoded: its fields, with what the table says of them worked out once."""
+"""How each message is decoded: its fields, compiled once from the table."""
 
 from typing import Final
 

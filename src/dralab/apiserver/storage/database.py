@@ -75,7 +75,7 @@ class Row(NamedTuple):
 
     @property
     def knows_its_object(self) -> bool:
-        """Whether the head is what was written."""
+        """Whether the head has its checksum."""
         try:
             return self.head == head_sum(*self[:6])
         except (TypeError, ValueError):
@@ -83,12 +83,12 @@ class Row(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the value is what was written."""
+        """Whether the value has its checksum."""
         return isinstance(self.value, bytes) and self.body == crc32(self.value)
 
 
 def row_of(change: Change) -> Fields:
-    """Return the fields of the row of a change: a plain tuple, since every write makes one."""
+    """Return the row of a change, as a plain tuple: every write makes one."""
     state = change.after
     deleted = 0
     if state is None:
@@ -115,7 +115,7 @@ def connect(path: Path, *, synchronous: str = "FULL") -> sqlite3.Connection:
 
 
 def _begin_log(db: sqlite3.Connection, path: Path) -> None:
-    """Switch SQLite to write-ahead logging. It does not report it when the disk forbids that."""
+    """Switch SQLite to write-ahead logging, and check it: SQLite reports no failure."""
     if db.execute("PRAGMA journal_mode=WAL").fetchone()[0] != "wal":
         raise StorageUnavailable(f"cannot use {path}: SQLite cannot write a log beside it")
 
@@ -136,7 +136,7 @@ def read_only(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def made(path: Path) -> Iterator[sqlite3.Connection]:
-    """Create a database under a new name, all of it or nothing.
+    """Create a database under a new name, atomically.
 
     What is written inside is part of it. It is private from its first byte, and on the disk before
     it gets its name. Until then it is in a directory of its own: where others may write beside it,
@@ -166,7 +166,7 @@ def made(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _remove(place: Path) -> None:
-    """Remove what an attempt has left: a directory, or of older versions a file. OSError."""
+    """Remove the leftovers of an attempt: a directory, or a file of older versions. OSError."""
     if not place.is_symlink() and place.is_dir():
         for left in place.iterdir():
             left.unlink()
@@ -199,7 +199,7 @@ def check_format(db: sqlite3.Connection, path: Path) -> None:
 
 
 def check_pages(db: sqlite3.Connection, path: Path) -> None:
-    """Walk through all pages where they are not too many. StoreDamaged."""
+    """Check all pages, unless there are too many. StoreDamaged."""
     pages = db.execute("PRAGMA page_count").fetchone()[0]
     size = db.execute("PRAGMA page_size").fetchone()[0]
     if pages * size > QUICK:
@@ -210,7 +210,7 @@ def check_pages(db: sqlite3.Connection, path: Path) -> None:
 
 
 def upgrade(db: sqlite3.Connection) -> None:
-    """Give the rows of format 1 their sums; a value that is not JSON gets a wrong one."""
+    """Give the rows of format 1 their checksums; a value that is not JSON gets a wrong one."""
     if db.execute("PRAGMA user_version").fetchone()[0] == FORMAT:
         return
     db.execute("BEGIN IMMEDIATE")
@@ -238,7 +238,7 @@ def rows(db: sqlite3.Connection, *, of: str = "") -> Iterator[Row]:
 
 
 def totals(db: sqlite3.Connection) -> dict[int, tuple[int, int]]:
-    """Return what the chunks must have."""
+    """Return the totals that the chunks must have."""
     return {chunk: (count, total) for chunk, count, total in db.execute("SELECT * FROM chunks")}
 
 
@@ -266,7 +266,7 @@ def write(db: sqlite3.Connection, added: Sequence[Fields], chunks: Chunks) -> No
 
 
 def counted(db: sqlite3.Connection) -> Chunks:
-    """Return the totals of the rows that are there."""
+    """Return the totals of the existing rows."""
     chunks = Chunks()
     for revision, head in db.execute("SELECT revision, head FROM log ORDER BY revision"):
         chunks.add(revision, head)
@@ -305,7 +305,7 @@ def record_all(db: sqlite3.Connection, chunks: Chunks, **facts: int) -> None:
 def missing(
     found: Chunks, wanted: dict[int, Totals], facts: dict[str, int], tail: Tail | None
 ) -> list[str]:
-    """Return sentences about chunks that do not have the rows that they must have.
+    """Return sentences about chunks with missing rows.
 
     `found` is what the rows add up to, `wanted` what was recorded, `tail` what the others add up
     to by the mark of the same revision. That does not count where the server died after a
@@ -329,7 +329,7 @@ def missing(
 
 
 def commit(db: sqlite3.Connection, path: Path) -> None:
-    """Commit a transaction. sqlite3.Error: it has not happened; Undecided: it may be found later.
+    """Commit a transaction. sqlite3.Error: nothing was written; Undecided: it may have been.
 
     A write that failed may be in the log whole: all of it, or what is missing was there from an
     earlier round of the log. Then the transaction would be found after a restart, although it was

@@ -22,7 +22,7 @@ class StorageError(Exception):
 
 
 class KeyExists(StorageError):  # noqa: N818 - a fact, named as the API names it (AlreadyExists)
-    """There is an object under this key already: `current`."""
+    """The key has an object already: `current`."""
 
     def __init__(self, key: Key, current: Stored) -> None:
         super().__init__(key, current)
@@ -34,7 +34,7 @@ class KeyExists(StorageError):  # noqa: N818 - a fact, named as the API names it
 
 
 class KeyMissing(StorageError):  # noqa: N818 - a fact, named as the API names it (NotFound)
-    """There is no object under this key."""
+    """The key has no object."""
 
     def __init__(self, key: Key) -> None:
         super().__init__(key)
@@ -93,7 +93,7 @@ class Damaged(StorageError):  # noqa: N818 - a fact about the object
 
 
 class Compacted(StorageError):  # noqa: N818 - a fact, named as etcd names it
-    """What happened up to `compacted` has been forgotten, and `requested` lies before it."""
+    """The history up to `compacted` was deleted, and `requested` is older."""
 
     def __init__(self, requested: int, compacted: int) -> None:
         super().__init__(requested, compacted)
@@ -121,7 +121,7 @@ class StorageUnavailable(StorageError):  # noqa: N818 - a state, not a mistake o
 
 
 class StoreDamaged(StorageUnavailable):
-    """The store is cut, gone, or torn; `str` is one line that says what to do."""
+    """The store is truncated, missing or inconsistent; `str` is one line that says what to do."""
 
 
 class Undecided(StorageUnavailable):

@@ -68,7 +68,7 @@ def sync(path: Path) -> None:
 
 
 def sync_names(path: Path) -> None:
-    """Have the name of a file on the disk, and those of the directories that lead to it.
+    """Sync the name of a file to the disk, and those of the directories above it.
 
     Goes up as far as the file system and the permissions do. OSError for the first directory.
     """
@@ -148,7 +148,7 @@ class RevisionMark:
         return _written(f"{self.boot} {self.durability} {state}", self.revision, self.tail)
 
     def excuses_loss(self) -> bool:
-        """Return whether the end of the store may be missing: after a power cut, if relaxed."""
+        """Return whether the last writes may be missing: after a power cut, if `relaxed`."""
         if self.durability == "fsync" or self.closed:
             return False
         return self.boot == UNKNOWN or self.boot != boot_id()
@@ -178,17 +178,17 @@ class MarkFile:
             return
 
     def sync(self, directory: Path) -> None:
-        """Have the mark on the disk, and its name. OSError."""
+        """Sync the mark and its name to the disk. OSError."""
         os.fsync(self._file)
         sync(directory)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._file)
 
 
 class Reserve:
-    """Room on the disk that is released when there is none left, so that deletions still work.
+    """Reserved disk space that is released when the disk is full, so that deletions still work.
 
     `released` tells that the disk was full and that there is not room for a new reserve yet.
     """
@@ -203,12 +203,12 @@ class Reserve:
             self.regain()
 
     def release(self, kept: int = KEPT) -> None:
-        """Release the room, except a part that the next start may need."""
+        """Release the space, except a part that the next start may need."""
         self.released = True
         self._shorten(kept)
 
     def regain(self) -> bool:
-        """Take the room again; return whether there is any."""
+        """Reserve the space again; return whether there is any."""
         try:
             handle = open_own(self.path, os.O_RDWR | os.O_CREAT)
             try:

@@ -1,4 +1,4 @@
-"""Following collections of a store: what is there, and every change once it is durable."""
+"""Follows collections of a store: the existing objects, and every change once it is durable."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -16,7 +16,7 @@ DELETED: Final = 1_000  # objects; giving memory back takes some milliseconds
 
 
 class FreedMemory:
-    """Counts deletions; `give_back` is to be called now and then."""
+    """Counts deletions; call `give_back` now and then."""
 
     def __init__(self, store: Store, trim: Callable[[], object] | None = None) -> None:
         self._trim = trim or trim_heap

@@ -144,7 +144,7 @@ def repair(directory: Path) -> Repaired:
 
 
 def _readable(db: sqlite3.Connection) -> tuple[list[Row], list[Key], int, int]:
-    """Return the newest row of each object that is whole; what is lost; the highest revision."""
+    """Return the newest intact row of each object, the lost objects, and the highest revision."""
     newest: dict[Key, Row] = {}
     unknown = last = 0
     upgraded = db.execute("PRAGMA user_version").fetchone()[0] >= database.FORMAT

@@ -87,7 +87,7 @@ class _Collection:
             del self.spaces[key.namespace]
 
     def shrink(self, revision: int = 0) -> Iterator[Change]:
-        """Forget what falls out of the window, or is not after a revision; yield it."""
+        """Drop changes outside of the window or up to a revision; yield them."""
         while self.log and (len(self.log) > self.window or self.log[0].revision <= revision):
             fallen = self.log.popleft()
             self.floor = fallen.revision
@@ -363,12 +363,12 @@ class MemoryStore:
         return _HeldWrites(self)
 
     def begin_batch(self) -> None:
-        """Hold the lock, and the writes back until the end of the batch."""
+        """Hold the lock, and collect writes until the end of the batch."""
         self.lock.__enter__()
         self._depth += 1
 
     def end_batch(self) -> None:
-        """Store what was held back, if this is the outermost batch."""
+        """Store the collected writes, if this is the outermost batch."""
         try:
             self._depth -= 1
             if self._depth == 0 and self._open:
@@ -384,13 +384,13 @@ class MemoryStore:
     # --- for the stores that also write to a medium ---------------------------------------
 
     def _allow(self, change: Change) -> None:
-        """Raise StorageUnavailable where a change must not even be tried."""
+        """Raise StorageUnavailable if a change must not be tried."""
 
     def _persist(self, changes: Sequence[Change]) -> None:
         """Make changes durable, or raise StorageUnavailable and leave the medium untouched."""
 
     def _forgotten(self, change: Change) -> None:
-        """Take note that a change left the history."""
+        """Note that a change left the history."""
 
     # --- within ---------------------------------------------------------------------------
 
@@ -500,7 +500,7 @@ class _HeldWrites:
 
 
 def _settled(stored: Stored) -> Stored:
-    """Return an object whose JSON has been made: one that has none would break every list."""
+    """Return an object with its JSON: one that cannot be encoded would break every list."""
     try:
         return stored.settle()
     except orjson.JSONEncodeError as error:

@@ -80,7 +80,7 @@ class Stored:
         return self._value is not None
 
     def settle(self) -> "Stored":
-        """Make the JSON and count among those whose value is kept; a store calls it once.
+        """Encode the JSON, and keep the value for now; a store calls it once.
 
         TypeError if the value nests too deeply to be written.
         """

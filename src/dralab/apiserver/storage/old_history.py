@@ -1,4 +1,4 @@
-"""Forgets the history that no watch will begin with any more.
+"""Deletes history that is too old for new watches.
 
 A store keeps the last changes of each collection whatever their age (`storage.memory.WINDOW`): of
 50,000 deleted pods, 10,000 deletions with all that was deleted. kube-apiserver compacts every five
@@ -19,7 +19,7 @@ AT_A_TIME: Final = 2_000  # changes: some milliseconds
 
 
 class OldHistory:
-    """Notes which revision there was when; `forget` is to be called now and then."""
+    """Records revisions by time; call `forget` now and then."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
@@ -27,7 +27,7 @@ class OldHistory:
         self._until = 0
 
     def forget(self) -> int:
-        """Forget changes older than KEPT, but no more than AT_A_TIME; return how many."""
+        """Forget changes older than KEPT, at most AT_A_TIME; return how many."""
         now = self._clock.now()
         if not self._seen or now - self._seen[-1][0] >= STEP:
             self._seen.append((now, self._store.revision))

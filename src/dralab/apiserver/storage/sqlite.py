@@ -181,7 +181,7 @@ class SqliteStore(MemoryStore):
         return bool(pages * size > KEPT)
 
     def _check_places(self) -> None:
-        """Refuse to write to files that were deleted: at the end they would be gone."""
+        """Refuse to write to files that were deleted."""
         found = self._found()
         for name, place in self._places.items():
             if found.get(name) != place:
@@ -192,7 +192,7 @@ class SqliteStore(MemoryStore):
         self._places = found
 
     def _found(self) -> dict[str, int]:
-        """Return which files lie under the names of the database."""
+        """Return which files have the names of the database."""
         found = {}
         for name in (FILE, f"{FILE}-wal"):
             try:
@@ -304,7 +304,7 @@ class SqliteStore(MemoryStore):
             self._forgotten(fallen)
 
     def _quarantine(self, broken: Sequence[Row]) -> None:
-        """Set aside the objects whose values cannot be read; forget history that contains such."""
+        """Set aside objects whose values cannot be read, and drop history that contains such."""
         for row in broken:
             collection, key = self._collection(row.resource), row.key
             for change in list(collection.trim(self._revision)):
@@ -375,7 +375,7 @@ class _Checkpoints:
 
 
 def _makes_room(change: Change) -> bool:
-    """Return whether a change deletes an object, or is a step on the way there."""
+    """Return whether a change deletes an object, or prepares its deletion."""
     if change.after is None:
         return True
     return "deletionTimestamp" in change.after.value["metadata"]

@@ -25,7 +25,7 @@ class Store(Protocol):
 
     @property
     def shared(self) -> bool:
-        """Whether other servers write to it, too: then a write waits for more than the disk."""
+        """Whether other servers write to it, too: then a write waits for the network."""
         ...
 
     @property
@@ -40,7 +40,7 @@ class Store(Protocol):
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
-        """Held by callers that read or write in several steps; re-entrant."""
+        """The lock for reading or writing in several steps; re-entrant."""
         ...
 
     @property
@@ -59,7 +59,7 @@ class Store(Protocol):
 
     @property
     def measured(self) -> Sequence[Histograms]:
-        """How long the calls took that it makes of others; nothing where it makes none."""
+        """How long calls of other servers took; None if it makes none."""
         ...
 
     def damaged(self, resource: str, namespace: str = "") -> Sequence[Key]:

@@ -1,4 +1,4 @@
-"""Checksums of what a store writes: one of each row's head, one of its value, one of each chunk.
+"""The checksums of a store: of each row's head, of its value, and of each chunk.
 
 The head is all that says which object a row is a state of. With a sound head and a broken value it
 is known which object is lost; with a broken head it is not. A chunk is a run of revisions: how many
@@ -48,11 +48,11 @@ class Chunks:
         self.times = 0  # that there has been a recording
 
     def add(self, revision: int, head: int) -> None:
-        """A row comes."""
+        """Count a new row."""
         self._count(revision, head, 1)
 
     def remove(self, revision: int, head: int) -> None:
-        """A row goes."""
+        """Count a row that was deleted."""
         self._count(revision, head, -1)
 
     def _count(self, revision: int, head: int, step: int) -> None:

@@ -1,4 +1,4 @@
-"""Which releases of Kubernetes have written the objects of a store, noted beside them.
+"""The releases of Kubernetes that have written the objects of a store.
 
 The note is a file beside those of a store, and a key of the servers' own in an etcd. Without one
 all objects were written by a server without a release of its own.
@@ -16,7 +16,7 @@ NO_RELEASE: Final = "none"
 
 
 class Notes(Protocol):
-    """A store that keeps what servers note, such as one in an etcd."""
+    """A store that keeps servers' notes, such as one in an etcd."""
 
     def own(self, name: str) -> bytes:
         """Return a note; empty if there is none."""
@@ -28,7 +28,7 @@ class Notes(Protocol):
 
 
 def writers_of(place: Path | Notes) -> frozenset[str]:
-    """Return the releases that have written; "" stands for a server without one of its own."""
+    """Return the releases that have written; "" stands for a server with all API versions."""
     try:
         note = read_own(place / FILE) if isinstance(place, Path) else place.own(KEY)
     except OSError:

@@ -1,4 +1,4 @@
-"""Asks the admission plugins of a server about a write, in their two steps."""
+"""Calls the admission plugins of a server for a write, in their two steps."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,7 +12,7 @@ Ask = Callable[[Review], None]
 
 
 def admit(context: Context, review: Review) -> None:
-    """Let plugins change the object of a write before it is validated. ApiError, MustWait."""
+    """Call the mutating plugins for a write. ApiError, MustWait."""
     names, asks = context.admission.steps(review.kind.hub, review.operation, "admit")
     if context.dynamic.active:
         names, asks = (*names, DYNAMIC), (*asks, context.dynamic.admit)
@@ -24,13 +24,13 @@ def admit(context: Context, review: Review) -> None:
 
 
 def validate(context: Context, review: Review) -> None:
-    """Let plugins look at a write that is valid. ApiError, MustWait."""
+    """Call the validating plugins for a valid write. ApiError, MustWait."""
     names, asks = context.validating.steps(review.kind.hub, review.operation, "validate")
     _asked(context, review, names, asks, "validate")
 
 
 def connect(context: Context, review: Review) -> None:
-    """Ask about what is created of a subresource that is not stored. ApiError, MustWait."""
+    """Call admission for a created subresource that is not stored. ApiError, MustWait."""
     names, asks = context.connecting.steps(review.kind.hub, review.operation, "admit")
     if context.dynamic.active:
         names, asks = (*names, DYNAMIC), (*asks, context.dynamic.admit)

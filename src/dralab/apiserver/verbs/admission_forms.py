@@ -1,4 +1,4 @@
-"""What the plugins that users configure need of a server: versions of objects, and answers."""
+"""What configured plugins need of a server: versions of objects, and authorization."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -94,11 +94,11 @@ class AdmissionForms:
         return found
 
     def new_uid(self) -> str:
-        """Return the uid of a question."""
+        """Return the uid of a review."""
         return self.context.randomness.uuid("admission")
 
     def decide(self, review: Review) -> Decide:
-        """Return who answers what the user of a write may do."""
+        """Return the authorizer for the user of a write."""
 
         def decided(asked: AccessCheck) -> AccessDecision:
             authorizer = self.context.authorizer

@@ -1,4 +1,4 @@
-"""Puts the verbs together over a store, and the first objects into it."""
+"""Assembles the verbs on a store, and creates the first objects."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -172,7 +172,7 @@ def built_in_admission(
 
 
 def make_first_objects(resources: Resources) -> None:
-    """Make what every cluster has from the start, where it is missing."""
+    """Create the objects that every cluster has from the start, if missing."""
     context = resources.context
     first: list[tuple[str, str, str, dict[str, Any]]] = [
         ("", "v1", "namespaces", {"metadata": {"name": name}}) for name in NAMESPACES

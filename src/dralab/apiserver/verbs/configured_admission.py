@@ -1,4 +1,4 @@
-"""Puts together the admission that users configure, when they first configure any.
+"""Assembles the configurable admission when it is first configured.
 
 Servers start faster, and most of them never read what webhooks and policies need.
 """
@@ -33,7 +33,7 @@ class _Follower(NamedTuple):
 
 
 class ConfiguredAdmission:
-    """Follows what users configure, and fills `admission` with the plugins that do it.
+    """Follows configurations, and adds the plugins to `admission`.
 
     As a plugin itself it warns of webhooks that the operator does not let the server call.
     """

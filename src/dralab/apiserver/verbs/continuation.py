@@ -69,7 +69,7 @@ def decode(text: str, within: str, *, namespaced: bool) -> Continuation:
 
 
 def _wrong_byte(text: str) -> int:
-    """Return where Go stops reading base64 without padding: at a foreign character, or a rest."""
+    """Return where Go stops reading base64 without padding: at an invalid or incomplete part."""
     for index, character in enumerate(text):
         if character not in ALPHABET:
             return index

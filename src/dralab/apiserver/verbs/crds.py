@@ -137,7 +137,7 @@ class CustomResources:
             self.serve(name, spec)
 
     def _conflicts(self, definition: JsonDict) -> dict[str, tuple[str, str]]:
-        """Return which names another kind of the group has already: reason and message of each.
+        """Return the names that another kind of the group has already, as reasons and messages.
 
         Source: k8s.io/apiextensions-apiserver `pkg/controller/status/naming_controller.go`.
         """
@@ -165,7 +165,7 @@ class CustomResources:
         return found
 
     def _accept_others(self, group: str) -> None:
-        """Accept the names of definitions that had to wait for those of one that is gone."""
+        """Accept the names of definitions that waited for those of a deleted one."""
         for stored in self.context.store.list(HUB).items:
             waiting = stored.value
             if waiting["spec"].get("group") != group or is_deleting(waiting):
@@ -213,7 +213,7 @@ class CustomResources:
         self._tell()
 
     def _outdate(self, hub: str) -> None:
-        """Take note that objects may have been stored by another schema than today's."""
+        """Note that objects may have been stored with an older schema."""
         if self.context.store.count(hub):
             self.context.rules.outdated.add(hub)
 
@@ -242,7 +242,7 @@ class CustomResources:
             rules.conversions[hub] = (webhook.to_hub, webhook.from_hub)
 
     def _migrate(self, hub: str, api_version: str) -> None:
-        """Take note of objects in another version: they stay in it until they are written again."""
+        """Note objects stored in another version: they keep it until they are written again."""
         for stored in self.context.store.list(hub, limit=1).items:
             if stored.value.get("apiVersion") != api_version:
                 self.context.rules.mixed.add(hub)

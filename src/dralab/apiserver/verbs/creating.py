@@ -125,7 +125,7 @@ def create(
 def create_as_is(
     context: Context, kind: Kind, value: JsonDict, namespace: str, options: WriteOptions
 ) -> Stored:
-    """Store a new object of ours, which is typed, complete and valid: none of that is looked at.
+    """Store a new object that is known to be typed, complete and valid.
 
     `create` does the same with it in three times the time.
     """

@@ -53,7 +53,7 @@ def delete_collection(
     chosen: ListOptions,
     options: DeleteOptions,
 ) -> ListPage:
-    """Delete what a list shows; return the page, with the objects as it showed them."""
+    """Delete what a list returns; return the page, with the objects as listed."""
     context.dynamic.check_waiting()
     if chosen.revision not in {"", "0"} and not chosen.match and not chosen.limit:
         # Upstream lists in pages, and so that very state.
@@ -85,7 +85,7 @@ def delete_collection(
 
 
 def _erase(context: Context, kind: Kind, key: Key, options: DeleteOptions) -> Stored:
-    """Delete an object that cannot be read, unless it would have to be read for it."""
+    """Delete an object that cannot be read, unless its deletion depends on its content."""
     if options.uid or options.revision:
         context.find(key)  # which tells why not
     _admit(context, kind, key, None, options)
@@ -222,7 +222,7 @@ def _grace(kind: Kind, value: JsonDict, options: DeleteOptions) -> int:
 
 
 def _finalizers(meta: JsonDict, options: DeleteOptions, *, orphans: bool) -> list[str]:
-    """Return the finalizers after a deletion; `orphans` are left if nothing else is said."""
+    """Return the finalizers after a deletion; `orphans`: dependents are orphaned by default."""
     found = [name for name in meta.get("finalizers") or [] if name not in {ORPHAN, FOREGROUND}]
     before = meta.get("finalizers") or []
     policy = options.policy
@@ -244,7 +244,7 @@ def _has_spec_finalizers(kind: Kind, value: JsonDict) -> bool:
 
 
 def is_finished(kind: Kind, value: JsonDict) -> bool:
-    """Return whether an object that is being deleted has nothing left to wait for."""
+    """Return whether an object that is being deleted can be removed now."""
     meta = value["metadata"]
     return (
         "deletionTimestamp" in meta
@@ -264,7 +264,7 @@ def _update(context: Context, kind: Kind, live: Stored, value: JsonDict) -> Stor
 
 
 def remove(context: Context, kind: Kind, live: Stored) -> Stored:
-    """Take an object out of the store; watchers see the state that was stored last."""
+    """Remove an object from the store; watchers see its last stored state."""
     try:
         stored = context.store.delete(live.key, expect=live.revision)
     except RevisionConflict as error:

@@ -1,4 +1,4 @@
-"""Lists and maps that a client sent empty: they count until an object is stored.
+"""Lists and maps that a client sent empty: validation sees them until the object is stored.
 
 Go tells an empty list from one that is not there. A real server stores neither; but who owns a
 field, and what an error shows, is found before that. Decoding drops them and remembers where they
@@ -17,7 +17,7 @@ Path = tuple[str | int, ...]
 
 
 class EmptyPlace(NamedTuple):
-    """Where an object had an empty list or map; `shown` says that JSON has the field anyway."""
+    """Where an object had an empty list or map; `shown`: JSON always has the field."""
 
     path: Path
     value: Any
@@ -25,7 +25,7 @@ class EmptyPlace(NamedTuple):
 
 
 def located(value: JsonDict, empties: Sequence[EmptyField]) -> Sequence[EmptyPlace]:
-    """Return where in a decoded object the fields are that were sent empty."""
+    """Return the places of the fields of a decoded object that were sent empty."""
     if not empties:
         return ()
     wanted: dict[int, list[EmptyField]] = {}
@@ -61,7 +61,7 @@ def holder_of(value: JsonDict, place: EmptyPlace) -> JsonDict | None:
 def restored(
     value: JsonDict, empties: Sequence[EmptyPlace], *, shown: bool = False
 ) -> Iterator[None]:
-    """Put what was sent empty back for a while; with `shown` only what JSON always has."""
+    """Restore inside the fields that were sent empty; with `shown` only those JSON always has."""
     put: list[tuple[JsonDict, str, EmptyPlace]] = []
     for place in empties:
         holder, name = holder_of(value, place), str(place.path[-1])

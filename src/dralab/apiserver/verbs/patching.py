@@ -205,7 +205,7 @@ def _other_custom_kind(
 
 
 def _unconverted(given: str, wanted: str) -> str:
-    """Return why a value of JSON cannot be a Go type, in the words of runtime's converter."""
+    """Return why a JSON value cannot be converted to a Go type, in the words of Go's converter."""
     shown = {"object": "map", "array": "slice", "number": "int64"}.get(given, given)
     if wanted.startswith("[]"):
         return f"cannot restore slice from {shown}"
@@ -221,7 +221,7 @@ def _unconverted(given: str, wanted: str) -> str:
 
 
 def _check_identity(kind: Kind, name: str, old: JsonDict, new: JsonDict) -> None:
-    """Refuse a patch that makes an object another one. ApiError."""
+    """Refuse a patch that changes an object's identity. ApiError."""
     if kind.namespaced and new.get("namespace") not in {None, "", old["namespace"]}:
         raise ApiError.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
@@ -256,7 +256,7 @@ def _refused(patch: Any, why: str, type: PatchType, *, alone: bool = False) -> A
 
 
 def _go_type(value: Any) -> str:
-    """Return how Go calls a value of JSON that is not null."""
+    """Return Go's name of the type of a JSON value that is not null."""
     for each, name in ((str, "string"), (list, "array"), (dict, "object"), (bool, "bool")):
         if isinstance(value, each):
             return name

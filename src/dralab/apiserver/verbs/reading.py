@@ -42,7 +42,7 @@ class ListPage:
 
 
 def not_converted(kind: Kind, stored: Stored) -> ApiError:
-    """Return what a watch says of an object that its webhook has not converted beforehand.
+    """Return the error of a watch for an object that its webhook has not converted yet.
 
     A client that lists again gets it, or hears why the webhook could not convert it.
     """
@@ -133,7 +133,7 @@ def _readable_page(context: Context, kind: Kind, namespace: str, options: ListOp
 
 
 def is_indexed(kind: Kind, options: ListOptions) -> bool:
-    """Return whether what a list chooses is found without looking at the other objects."""
+    """Return whether an index finds what a list selects."""
     chosen = selection(kind, options.label_selector, options.field_selector)
     if chosen.name:
         return True
@@ -147,7 +147,7 @@ def is_indexed(kind: Kind, options: ListOptions) -> bool:
 def _indexed(
     context: Context, kind: Kind, namespace: str, chosen: Selection
 ) -> list[Stored] | None:
-    """Return the selected objects by an index; None if there is none for it."""
+    """Return the selected objects by an index; None if there is no index for it."""
     if chosen.exact is None or chosen.accepts is None:
         return None
     field, _, value = chosen.exact

@@ -44,7 +44,7 @@ class Resources:
         context.derive(self.custom_resources.load, {})
 
     def over(self, store: Store) -> "Resources":
-        """Return the verbs over another view of the store, for one request."""
+        """Return the verbs on another view of the store, for one request."""
         found = copy(self)
         found.context = self.context.over(store)
         return found
@@ -86,7 +86,7 @@ class Resources:
         return reading.list_page(self.context, kind, namespace, options)
 
     def indexed(self, kind: Kind, options: ListOptions) -> bool:
-        """Return whether what a list chooses is found without looking at the other objects."""
+        """Return whether an index finds what a list selects."""
         return reading.is_indexed(kind, options)
 
     def watch(
@@ -97,7 +97,7 @@ class Resources:
         *,
         name: str = "",
     ) -> Watching:
-        """Return the scope of a watch; `watching` carries it out."""
+        """Return the scope of a watch; `watching` serves it."""
         return reading.watch(self.context, kind, namespace, options, name=name)
 
     def create(
@@ -184,7 +184,7 @@ class Resources:
         chosen: ListOptions = EVERYTHING,
         options: DeleteOptions = PLAINLY,
     ) -> ListPage:
-        """Delete what a list shows; return the page, with the objects as they were left."""
+        """Delete what a list returns; return the page, with the objects as listed."""
         return deleting.delete_collection(self.context, kind, namespace, chosen, options)
 
     def subresource(
@@ -226,7 +226,7 @@ class Resources:
         path: str,
         options: WriteOptions,
     ) -> None:
-        """Ask admission about a connection, such as exec. ApiError, MustWait."""
+        """Call admission for a connection, such as exec. ApiError, MustWait."""
         connecting.admit(
             self.context,
             kind,
@@ -259,7 +259,7 @@ class Resources:
         mend: Mend | None = None,
         check: Check | None = None,
     ) -> None:
-        """Let objects of a built-in kind have more fields: paths and structural schemas.
+        """Add fields to a built-in kind: paths and structural schemas.
 
         `mend` changes objects before they are decoded, and returns what clients are warned of;
         `check` finds what is wrong with the added fields beyond their schemas.
@@ -272,7 +272,7 @@ class Resources:
         self.context.kinds.add(replace(kind, added={**kind.added, **fields}))
 
     def on_kinds_changed(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever kinds came or went."""
+        """Call `listener` whenever kinds are added or removed."""
         self.context.on_kinds_changed.append(listener)
 
 

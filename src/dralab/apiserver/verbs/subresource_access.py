@@ -1,4 +1,4 @@
-"""What the user of a write may do with subresources that are only named in roles."""
+"""Permissions of the user of a write for subresources that exist only in roles."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

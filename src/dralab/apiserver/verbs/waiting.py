@@ -13,7 +13,7 @@ TRIES: Final = 8
 
 
 def waited(resources: Resources, call: Callable[[Resources], Found]) -> Found:
-    """Return what `call` comes to; it is called again where it has to wait. ApiError.
+    """Return the result of `call`, which is retried where it has to wait. ApiError.
 
     Without the store's lock: others go on, and where they change what was read it is tried again.
     """

@@ -1,4 +1,4 @@
-"""Steps that creating and updating share: what admission is asked, and what an object looks like.
+"""Steps that creating and updating share: admission reviews and the order of fields.
 
 Source: k8s.io/apiserver `registry/rest`.
 """
@@ -37,7 +37,7 @@ def review_of(
     subresource: str = "",
     form: tuple[str, str, str] | None = None,
 ) -> Review:
-    """Return what admission is asked about a write."""
+    """Return the admission review of a write."""
     return Review(
         operation=operation,
         kind=kind,
@@ -86,7 +86,7 @@ def check_namespace(kind: Kind, meta: JsonDict, namespace: str) -> None:
 
 
 def drop_repeated_owners(meta: JsonDict, options: WriteOptions, *, admitted: bool = False) -> None:
-    """Drop owners that are there twice, with a warning; `admitted` says that admission is over."""
+    """Drop duplicate owners, with a warning; `admitted`: after admission."""
     owners = meta.get("ownerReferences") or ()
     if len(owners) < 2:
         return

@@ -274,7 +274,7 @@ def _check_revision(kind: Kind, live: Stored, meta: JsonDict, *, unconditional: 
 def _carried_over(
     context: Context, kind: Kind, value: JsonDict, old: JsonDict, subresource: str
 ) -> JsonDict:
-    """Return the new object with what this path may not change taken from the old one."""
+    """Return the new object, with the parts that this path may not change from the old one."""
     rules = context.rules.strategy_of(kind)
     given, before = value["metadata"], old["metadata"]
     if subresource == "status":
@@ -325,7 +325,7 @@ def _emptied(kind: Kind, value: JsonDict, empties: Sequence[EmptyPlace]) -> bool
 
 
 def _wanted_changed(counted: tuple[str, ...], new: JsonDict, old: JsonDict) -> bool:
-    """Return whether anything but metadata and status is different."""
+    """Return whether anything but metadata and status differs."""
     for part in (*new, *old):
         if part in {"metadata", "status", "kind", "apiVersion"}:
             continue

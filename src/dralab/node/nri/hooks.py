@@ -110,7 +110,7 @@ class NodeHooks:
         return start
 
     def started(self, pod: JsonDict, each: RunningContainer) -> None:
-        """Take it that a container runs."""
+        """Note that a container runs."""
         if (about := self._about(pod, each.name)) is None:
             return
         about.container.state = RUNNING
@@ -120,7 +120,7 @@ class NodeHooks:
             self._tell(method, about)
 
     def ended(self, pod: JsonDict, each: RunningContainer) -> None:
-        """Take it that a container has ended."""
+        """Note that a container has ended."""
         if (about := self._about(pod, each.name)) is None:
             return
         about.container.state = STOPPED
@@ -154,7 +154,7 @@ class NodeHooks:
         return False
 
     def removed(self, pod_uid: str) -> None:
-        """Take it that a pod is gone."""
+        """Note that a pod is gone."""
         sandbox = self._sandboxes.pop(pod_uid, None)
         for key in [key for key in self._asked if key[0] == pod_uid]:
             del self._asked[key]

@@ -121,7 +121,7 @@ def findings(text: str, path: str) -> list[Finding]:
 
 
 def compiled(text: str, kinds: Mapping[str, str]) -> Program:
-    """Return an expression compiled for attributes of these types; CompileError if it is none."""
+    """Return an expression compiled for attributes of these types. CompileError."""
     tree = parse(text, macros=environment().macros)
     tree = check_tree(_typed(tree, kinds), environment(), text)
     if tree.type not in environment().result:

@@ -26,7 +26,7 @@ class Outlet(Protocol):
 
     @property
     def is_full(self) -> bool:
-        """Whether the client has yet to read what was written; or it is gone."""
+        """Whether the client still has to read what was written, or is gone."""
         ...
 
     @property

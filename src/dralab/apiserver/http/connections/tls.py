@@ -39,7 +39,7 @@ NAMES: Final = (
 def certificate(
     directory: Path, now: int, names: Iterable[str] = (), *, clients: int | None = None
 ) -> Certificate:
-    """Return the certificate of a directory, made at first for localhost and `names`.
+    """Return the certificate of a directory, created if missing for localhost and `names`.
 
     `now` is in nanoseconds since the epoch; `clients` is what the clients' clocks show, where that
     is another time: it is valid at both. ServingError if the directory cannot be used.
@@ -108,7 +108,7 @@ def given(certificate: Path, key: Path) -> Certificate:
 
 
 def token(directory: Path) -> str:
-    """Return the administrator's bearer token of a directory, made at first."""
+    """Return the administrator's bearer token of a directory, created if missing."""
     file = directory / "token"
     try:
         if not file.exists():
@@ -125,7 +125,7 @@ def token(directory: Path) -> str:
 
 
 def signing_key(directory: Path) -> "EllipticCurvePrivateKey":
-    """Return the key of a directory for tokens of service accounts, made at first. ServingError."""
+    """Return a directory's key for service account tokens, created if missing. ServingError."""
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 

@@ -49,7 +49,7 @@ def send_whole(
 def open_outlet(
     connection: "weakref.ref[StreamingProtocol]", this: "weakref.ref[RequestResponseCycle]"
 ) -> "ChunkOutlet | None":
-    """Return where the chunks of an answer go that has begun; None if it is not in chunks."""
+    """Return the outlet for the chunks of an answer that has begun; None if it is not chunked."""
     protocol, cycle = connection(), this()
     if protocol is None or cycle is None or not cycle.chunked_encoding:
         return None
@@ -68,7 +68,7 @@ class ChunkOutlet:
 
     @property
     def is_full(self) -> bool:
-        """Whether the client has yet to read what was written; or it is gone."""
+        """Whether the client still has to read what was written, or is gone."""
         return self._cycle.flow.write_paused or self._cycle.disconnected
 
     @property

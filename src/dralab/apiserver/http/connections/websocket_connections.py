@@ -1,4 +1,4 @@
-"""uvicorn's WebSockets, with an end to those that are closed and whose client reads nothing."""
+"""uvicorn's WebSockets; those that are closed and whose client reads nothing are ended."""
 
 from typing import Any, Final
 

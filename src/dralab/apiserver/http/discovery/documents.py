@@ -153,7 +153,7 @@ def _in_order(verbs: Sequence[str], order: Sequence[str]) -> list[str]:
 
 
 def _storage_hash(kind: Kind) -> str:
-    """Return what tells clients that objects are stored in another version than before."""
+    """Return the hash by which clients see that objects are stored in another version."""
     text = STORED_AS.get(kind.hub) or f"{kind.group}/{kind.version}/{kind.kind}"
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
 

@@ -46,7 +46,7 @@ class Body:
 
 
 class UnrecognizedBody(ApiError):  # noqa: N818 - a fact about a body
-    """A body that is not an object; `problem` is what a parser says of its text."""
+    """A body that is not an object; `problem` is the parser's message."""
 
     def __init__(
         self, data: bytes, expected: str, why: str, *, syntax: str = "", problem: str = ""
@@ -111,7 +111,7 @@ def check_form(content_type: str, accepted: str) -> None:
 
 
 def decode_options(data: bytes, content_type: str, expected: str) -> dict[str, Any] | None:
-    """Return the options in a body, which a server names in none of its complaints."""
+    """Return the options in a body, which a server's errors do not name."""
     try:
         value = decode(data, content_type, expected).value
     except UnrecognizedBody as error:

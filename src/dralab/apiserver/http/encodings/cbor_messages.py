@@ -1,4 +1,4 @@
-"""Bodies and answers in CBOR, by way of JSON: where the gate CBORServingAndStorage is on.
+"""Bodies and answers in CBOR, by way of JSON (gate CBORServingAndStorage).
 
 Only writing needs to know an object's type: bytes, which JSON has as base64, are bytes in CBOR.
 """
@@ -89,7 +89,7 @@ def _bytes_in(plan: MessagePlan, within: tuple[str, ...]) -> Mapping[str, Any]:
 
 
 class CborEncoder:
-    """Spells events as a CBOR sequence that another encoder spells as lines of JSON."""
+    """Encodes as a CBOR sequence the events that another encoder writes as lines of JSON."""
 
     shared = True
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Encoders:
-    """Finds what writes the objects of a kind, in the form that a client asks for."""
+    """Finds the encoder of a kind's objects in the form that a client asks for."""
 
     def __init__(self, context: Context) -> None:
         self.context = context

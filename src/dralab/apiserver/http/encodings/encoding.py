@@ -24,7 +24,7 @@ INITIAL_END: Final = {"k8s.io/initial-events-end": "true"}
 
 
 class ObjectEncoder:
-    """Spells the objects of one kind in one version, whole.
+    """Encodes the objects of one kind in one version, whole.
 
     Two encoders of a kind are equal, so that watchers share their bytes.
     """
@@ -55,7 +55,7 @@ class ObjectEncoder:
         return orjson.dumps(self.rules.from_hub(self.kind, stored.value))
 
     def item(self, stored: Stored, *, plain: bool) -> bytes:
-        """Return one object as an item of a list: built-in ones leave out what they are."""
+        """Return one object as an item of a list: built-in ones leave out kind and apiVersion."""
         if self.kind.custom is not None:
             return stored.encoded if plain else self.object(stored)
         if plain:
@@ -122,14 +122,14 @@ def bookmark(kind: str, api_version: str, revision: int, *, initial_end: bool) -
 
 @lru_cache(maxsize=256)
 def _always_there(api_version: str, kind: str) -> dict[str, Any]:
-    """Return what Go writes of an object of a kind that is empty, its metadata apart."""
+    """Return what Go writes for an empty object of a kind, without its metadata."""
     decoder = decoder_of(api_version, kind)
     found: dict[str, Any] = {} if decoder is None else decoder.decode({})[0]
     return {name: item for name, item in found.items() if name != "metadata"}
 
 
 class PartialEncoder:
-    """Spells objects as PartialObjectMetadata."""
+    """Encodes objects as PartialObjectMetadata."""
 
     shared = True
 

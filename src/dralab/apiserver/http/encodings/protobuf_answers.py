@@ -26,7 +26,7 @@ PARTIAL: Final = "PartialObjectMetadata"
 
 
 class KeptMessages:
-    """The messages of objects that were encoded lately, for one server and any thread."""
+    """The messages of objects that were encoded recently, for one server and any thread."""
 
     def __init__(self, limit: int = KEPT) -> None:
         self.limit = limit
@@ -57,7 +57,7 @@ class KeptMessages:
 
 
 class ProtobufEncoder:
-    """Spells the objects of one kind in one version, whole.
+    """Encodes the objects of one kind in one version, whole.
 
     Two of a kind are equal, so that watchers share their bytes. `kept` is for states that were
     read from the store: a dry run shows other content at the same revision.
@@ -121,7 +121,7 @@ class ProtobufEncoder:
 
 
 class PartialProtobufEncoder:
-    """Spells objects as PartialObjectMetadata."""
+    """Encodes objects as PartialObjectMetadata."""
 
     shared = True
 

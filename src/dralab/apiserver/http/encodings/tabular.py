@@ -24,7 +24,7 @@ _rows: dict[tuple[Stored, str, str, str], TableRow] = {}
 
 
 class TableEncoder:
-    """Spells the objects of one kind as tables, as of now.
+    """Encodes the objects of one kind as tables, as of now.
 
     Each watch has one of its own: the columns are named in its first event alone.
     """
@@ -112,7 +112,7 @@ class TableEncoder:
 
 
 def printer_of(kind: Kind) -> Printer:
-    """Return how a kind's rows are made."""
+    """Return the printer of a kind's rows."""
     if kind.custom is None:
         return printer_for(kind.group, kind.plural, changes_of(kind.release))
     columns = kind.custom.get("additionalPrinterColumns") if isinstance(kind.custom, dict) else None
@@ -120,7 +120,7 @@ def printer_of(kind: Kind) -> Printer:
 
 
 def included(query: Mapping[str, Sequence[str]]) -> str:
-    """Return the parameter `includeObject`; ApiError if it is none of the known ones."""
+    """Return the parameter `includeObject`; ApiError if it is not a known one."""
     value = query.get("includeObject", [""])[0]
     if value not in INCLUDES:
         raise ApiError.bad_request(

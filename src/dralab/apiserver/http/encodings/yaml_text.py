@@ -11,7 +11,7 @@ from dralab.values.json_syntax import MOST_VALUES, may_have_duplicates
 
 
 class NoYamlError(ValueError):
-    """A text that is not YAML, or too large once expanded; `problem` is what a parser says."""
+    """A text that is not YAML, or too large once expanded; `problem` is the parser's message."""
 
     def __init__(self, error: YamlError | orjson.JSONEncodeError) -> None:
         super().__init__(str(error))
@@ -19,7 +19,7 @@ class NoYamlError(ValueError):
 
 
 def load(data: bytes, *, count_repeats: bool = False) -> tuple[Any, Sequence[str]]:
-    """Return the value of a YAML text, with the types of JSON, and what repeats. NoYamlError.
+    """Return the value of a YAML text, with the types of JSON, and repeated keys. NoYamlError.
 
     `count_repeats` looks for keys that are given twice, and says so in go-yaml's words.
     """

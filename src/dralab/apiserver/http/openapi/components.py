@@ -148,7 +148,7 @@ class Components:
         return found
 
     def _field(self, raw: JsonObject) -> dict[str, Any]:
-        """Return a field's schema: room for its description beside a reference."""
+        """Return a field's schema, with its description beside a reference."""
         if "$ref" in raw and self.composed:
             return {"allOf": [self.reference(raw["$ref"])]} | self._beside(raw)
         return self._schema(raw)
@@ -260,7 +260,7 @@ def references(raw: Any) -> Iterable[str]:
 
 
 def definition_name(kind: Kind) -> str:
-    """Return what the definition of a custom resource is called: its group backwards.
+    """Return the name of a custom resource's definition: its group is written backwards.
 
     >>> definition_name(
     ...     Kind(

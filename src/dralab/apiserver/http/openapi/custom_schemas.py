@@ -1,4 +1,4 @@
-"""The schemas of custom resources as documents show them, which OpenAPI 2 cannot say in full.
+"""The schemas of custom resources in documents; OpenAPI 2 cannot express all of them.
 
 Source: k8s.io/apiextensions-apiserver `pkg/controller/openapi/builder` and
 `pkg/controller/openapi/v2`; recorded documents of a real server.
@@ -51,7 +51,7 @@ def in_openapi_2(schema: JsonObject) -> JsonDict:
 
 
 def with_embedded(schema: JsonObject, fields: Mapping[str, Any], *, all_of_them: bool) -> JsonDict:
-    """Return a schema in which the objects within it have an object's own `fields`.
+    """Return a schema in which embedded objects have an object's own `fields`.
 
     Unless `all_of_them`, those do not that keep unknown fields.
     """

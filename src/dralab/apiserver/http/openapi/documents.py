@@ -1,4 +1,4 @@
-"""Whole documents: the index, one for each group and version, and the old one of everything."""
+"""Whole documents: the index, one for each group and version, and the old one for everything."""
 
 import hashlib
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The paths of a document: what each kind answers to, and with which parameters."""
+"""The paths of a document: the operations of each kind, and their parameters."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

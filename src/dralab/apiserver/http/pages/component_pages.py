@@ -1,4 +1,4 @@
-"""What a server says of itself for whoever looks for a fault: `/statusz` and `/flagz`, as text.
+"""The debugging pages of a server: `/statusz` and `/flagz`, as text.
 
 Source: k8s.io/component-base `zpages/statusz`, `zpages/flagz`. Upstream takes another delimiter
 each time, so that no program relies on it; here it is always the same.

@@ -115,7 +115,7 @@ class HealthPages:
         return good
 
     def _holds(self, name: str, check: str) -> bool:
-        """Whether a check passes: a server cut off from other writers is alive, but not ready."""
+        """Whether a check passes: a server cut off from other writers is alive but not ready."""
         return (
             name != "readyz"
             or check not in {STORAGE, READY_STORAGE}

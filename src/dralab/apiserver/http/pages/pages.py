@@ -1,4 +1,4 @@
-"""Pages that are not objects: version, health, and discovery."""
+"""Pages that are not resources: version, health, and discovery."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +33,7 @@ JWKS: Final = "application/jwk-set+json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerVersion:
-    """What `/version` answers; clients compare all of it."""
+    """The answer of `/version`; clients compare all of it."""
 
     major: str
     minor: str
@@ -255,7 +255,7 @@ def _exposed(lines: Iterable[str]) -> HttpResponse:
 
 
 def _takes_any_method(parts: Sequence[str]) -> bool:
-    """Whether a page answers whatever the method is, as those of a real server's plain mux do."""
+    """Whether a page answers any method, as those of a real server's plain mux do."""
     match list(parts):
         case [("livez" | "readyz" | "healthz" | "openapi" | "metrics" | "statusz" | "flagz"), *_]:
             return True

@@ -175,7 +175,7 @@ def _answered(headers: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def _leads_away(status: int) -> bool:
-    """Whether a client would be sent elsewhere, with this server's word for it."""
+    """Whether an answer would redirect the client to another host."""
     return (
         HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST
         and status != HTTPStatus.NOT_MODIFIED
@@ -188,7 +188,7 @@ def _redirected() -> HttpResponse:
 
 
 def _unreachable(error: Unreachable) -> HttpResponse:
-    """Return what a client is told of a server that cannot be reached. ApiError: it is late."""
+    """Return the error for a server that cannot be reached. ApiError: it answers too late."""
     if isinstance(error, Overdue):
         raise ApiError(
             "Timeout", "Timeout: request did not complete within the allotted timeout", details={}
@@ -198,7 +198,7 @@ def _unreachable(error: Unreachable) -> HttpResponse:
 
 
 def _beginning(answer: StreamedReply) -> bytes:
-    """Return a refusal, cut where it is long."""
+    """Return a refusal, truncated if it is long."""
     found = b""
     with suppress(UnansweredError):
         for piece in answer.pieces():
@@ -210,7 +210,7 @@ def _beginning(answer: StreamedReply) -> bytes:
 
 
 def _identity(user: User) -> Iterator[tuple[str, str]]:
-    """Yield the headers that tell an API server who asks, behind the proxy's certificate."""
+    """Yield the headers that name the user, which the proxy's certificate vouches for."""
     yield _header("X-Remote-User", user.name)
     if user.uid:
         yield _header("X-Remote-Uid", user.uid)

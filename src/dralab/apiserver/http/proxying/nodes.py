@@ -108,7 +108,7 @@ class NodeProxy:
         return {("pods", name): self._answer for name in VERBS}
 
     def port_of(self, pod: Mapping[str, Any], port: int, protocol: str) -> Answer | ApiError:
-        """Return a connection to a port of a pod, in a protocol of port-forward; or why not."""
+        """Return a connection to a port of a pod, in a protocol of port-forward; or an error."""
         metadata = pod["metadata"]
         wanted = NodeRequest(
             verb=VERBS["portforward"],
@@ -124,7 +124,7 @@ class NodeProxy:
             return error
 
     def _asked(self, node: str, wanted: NodeRequest) -> Answer:
-        """Ask a node, here or elsewhere. ApiError."""
+        """Ask a node, in this process or elsewhere. ApiError."""
         for each in self.here:
             if (answer := each.answer(node, wanted)) is not None:
                 return answer
@@ -295,7 +295,7 @@ def container_of(pod: Mapping[str, Any], query: Query) -> str:
 
 
 def _offered(request: HttpRequest, name: str) -> str:
-    """Return the protocols of a WebSocket; without any, kubelets take it for the oldest one."""
+    """Return the protocols of a WebSocket; without any, kubelets assume the oldest one."""
     offered = request.headers.get("sec-websocket-protocol", "")
     if not offered and "websocket" in request.headers.get("upgrade", ""):
         return "portforward.k8s.io" if name == "portforward" else "channel.k8s.io"

@@ -133,7 +133,7 @@ class Proxies:
         raise _no_endpoints(route.name)
 
     def _behind(self, address: JsonObject, namespace: str) -> JsonObject | None:
-        """Return the pod behind an address: others are not proxied to, as upstream."""
+        """Return the pod behind an address; as upstream, only pods are proxied to."""
         target = address.get("targetRef") or {}
         if target.get("namespace") != namespace:
             return None

@@ -171,7 +171,7 @@ class _Link:
         return ByteStream(source=feed, headers=(("Content-Type", media),))
 
     async def rest(self, answer: HttpAnswer) -> bytes:
-        """Return the whole body of a refusal, cut where it is long."""
+        """Return the body of a refusal, truncated if it is long."""
         while not answer.over and answer.pending() < REFUSAL:
             if not (data := await self._reader.read(PIECE)):
                 break

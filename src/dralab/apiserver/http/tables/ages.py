@@ -1,4 +1,4 @@
-"""Ages and lists of labels as people read them.
+"""Ages and lists of labels in the form that people read.
 
 Source: k8s.io/apimachinery `util/duration`, k8s.io/kubernetes `pkg/printers`.
 """
@@ -18,7 +18,7 @@ LONGEST: Final = (1 << 63) - 1  # nanoseconds: Go's time.Duration stays there
 
 
 def human(nanoseconds: int) -> str:
-    """Return a length of time in at most two units, coarser the longer it is.
+    """Return a duration in at most two units: the longer, the coarser.
 
     >>> human(97 * 60 * SECOND), human(179 * SECOND), human(50 * 3600 * SECOND)
     ('97m', '2m59s', '2d2h')
@@ -110,5 +110,5 @@ def selector(found: Mapping[str, Any] | None) -> str:
 
 
 def yes(value: Any) -> str:
-    """Return a bool as a column shows it; `<unset>` where it is none."""
+    """Return a bool as a column shows it; `<unset>` if it is not a bool."""
     return UNSET if value is None else "True" if value else "False"

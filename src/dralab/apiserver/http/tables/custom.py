@@ -54,7 +54,7 @@ def custom_printer(columns: Sequence[Mapping[str, Any]] | None) -> Printer:
 
 @remembered(1024)
 def steps_of(path: str) -> tuple[Step, ...]:
-    """Return the steps of a JSON path; none where it cannot be read."""
+    """Return the steps of a JSON path; empty if it cannot be read."""
     steps: list[Step] = []
     at = 0
     path = path.strip()

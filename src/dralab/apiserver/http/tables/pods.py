@@ -1,4 +1,4 @@
-"""The row of a pod, with its containers' state in one word."""
+"""The row of a pod, with its STATUS."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,7 +41,7 @@ PODS = printer(
 
 
 class _Pod:
-    """Counts containers and restarts, and finds the word. Source: `printPod` upstream."""
+    """Counts containers and restarts, and determines STATUS. Source: `printPod` upstream."""
 
     def __init__(self, pod: JsonObject) -> None:
         self.pod = pod

@@ -55,7 +55,7 @@ class Printer:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A row of a table, but for the cells that change as time passes."""
+    """A row of a table, without the cells that change as time passes."""
 
     fixed: list[Any]
     moments: tuple[tuple[int, Elapsed], ...]

@@ -1,4 +1,4 @@
-"""Rows of what runs pods: deployments and the like, jobs, autoscalers, budgets."""
+"""Rows of workloads: deployments and the like, jobs, autoscalers, budgets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -77,7 +77,7 @@ class EtcdAddress:
 
     @property
     def secure(self) -> bool:
-        """Whether the members are spoken to over TLS."""
+        """Whether the members are reached over TLS."""
         return bool(self.cafile)
 
     def file(self, name: str) -> bytes | None:

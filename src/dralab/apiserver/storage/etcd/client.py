@@ -1,4 +1,4 @@
-"""etcd's API over gRPC: calls that go to another member where one does not answer, and a watch.
+"""etcd's API over gRPC: calls, retried at another member if one does not answer, and a watch.
 
 Written over grpcio because the store needs what the published clients lack: several endpoints,
 comparisons of ranges, asked-for progress, and to know whether a failed call may have happened.

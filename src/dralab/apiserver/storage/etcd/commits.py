@@ -26,7 +26,7 @@ Range = tuple[bytes, bytes]  # the first key of several, and the first behind th
 
 @dataclass(slots=True, eq=False)
 class Write:
-    """One write, and what came of it.
+    """One write and its result.
 
     `keys` are the revisions of etcd at which keys must have been written last, its own among them;
     `ranges` the latest at which any key of several may have been. `after` puts the write into
@@ -52,7 +52,7 @@ class Write:
         self._turn.acquire()
 
     def wait(self) -> None:
-        """Wait until it is done, or leads."""
+        """Wait until it is done, or has to lead the next transaction."""
         self._turn.acquire()
 
     def go_on(self) -> None:
@@ -124,7 +124,7 @@ class Commits:
 
 
 def _joined(first: Write, waiting: Iterable[Write]) -> list[Write]:
-    """Return those of the waiting writes that can be sent with the first one, and that."""
+    """Return the first of the waiting writes and those that can be sent with it."""
     chosen, places = [first], {place(first.path)}
     paths, keys, ranges, size = {first.path}, dict(first.keys), set(first.ranges), first.size
     for write in waiting:
@@ -178,7 +178,7 @@ def _request(writes: list[Write]) -> pb.TxnRequest:
 
 
 def _refuse(writes: list[Write], error: StorageUnavailable) -> None:
-    """Record that nothing has happened: which of several is to blame shows if each is alone."""
+    """Record that nothing was written: each write is then sent alone, to find the failing one."""
     for write in writes:
         if len(writes) > 1:
             write.alone = True

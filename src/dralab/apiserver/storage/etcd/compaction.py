@@ -40,7 +40,7 @@ class Compactor:
         self._thread.join()
 
     def look(self) -> bool:
-        """Write the key unless another server has since the last look; then compact.
+        """Write the key unless another server did so since the last time; then compact.
 
         Return whether this server compacted: it forgets what happened before the
         last look. StorageUnavailable.

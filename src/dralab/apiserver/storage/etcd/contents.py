@@ -1,4 +1,4 @@
-"""What an etcd holds when a server begins, or has missed changes; and whether it can be used."""
+"""The contents of an etcd when a server starts or has missed changes, and its version check."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,7 +14,7 @@ PROGRESS_SINCE: Final = {(3, 4): 25, (3, 5): 8}
 
 
 def everything(client: EtcdClient, layout: Layout) -> Iterator[tuple[pb.KeyValue, int]]:
-    """Yield all keys as of one revision, and that."""
+    """Yield all keys as of one revision, and the revision."""
     request = pb.RangeRequest(key=layout.start, range_end=layout.end, limit=PAGE)
     while True:
         page = client.range(request)

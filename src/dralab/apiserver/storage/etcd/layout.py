@@ -93,7 +93,7 @@ class Layout:
         return f"{self.prefix}/{place}/{inside}".encode()
 
     def path(self, key: Key) -> bytes:
-        """Return where an object lies."""
+        """Return the path of an object."""
         return self.collection(key.resource, key.namespace) + key.name.encode()
 
     def own(self, name: str) -> bytes:
@@ -126,7 +126,7 @@ class Layout:
             raise Unstorable(key, "its kind is stored in another version")
 
     def written(self, key: Key, value: JsonDict, raw: bytes, revision: int, created: int) -> Stored:
-        """Return an object that was just written as `raw`, which `check` has let through."""
+        """Return an object that was just written as `raw`, after `check`."""
         encoded = self._stamped(key, raw, revision)
         value["metadata"]["resourceVersion"] = str(revision)
         return Stored(key, value, revision, created, encoded).settle()
@@ -172,7 +172,7 @@ def _is_of(head: re.Match[bytes], wanted: tuple[str, str] | None) -> bool:
 
 
 def _typed(value: JsonDict) -> JsonDict:
-    """Return what was protobuf with the fields that JSON always has. DecodingError."""
+    """Return an object that was protobuf, with the fields that JSON always has. DecodingError."""
     decoder = decoder_of(str(value.get("apiVersion")), str(value.get("kind")))
     if decoder is not None:
         value, _ = decoder.decode(value)
@@ -180,7 +180,7 @@ def _typed(value: JsonDict) -> JsonDict:
 
 
 def raw_of(key: Key, value: JsonDict) -> bytes:
-    """Return an object as it lies in etcd. Unstorable."""
+    """Return an object as it is stored in etcd. Unstorable."""
     metadata = {part: item for part, item in value["metadata"].items() if part != "resourceVersion"}
     try:
         return orjson.dumps({**value, "metadata": metadata})

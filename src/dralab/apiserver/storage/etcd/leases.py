@@ -33,6 +33,6 @@ class EventLease:
             return self._lease
 
     def renew(self) -> None:
-        """Have the next event begin a lease: called every minute, by which events end early."""
+        """Let the next event begin a new lease; called every minute."""
         with self._lock:
             self._left = 0

@@ -117,14 +117,14 @@ class EtcdStore(MemoryStore):
         self._client.compact(revision_of(revision))
 
     def refresh(self) -> None:
-        """Have reads see all that any server has acknowledged by now. StorageUnavailable.
+        """Make reads see all that any server has acknowledged by now. StorageUnavailable.
 
         A linearizable read tells etcd's revision, and the watch catches up with that.
         """
         self._await(self._header(), asking=True)
 
     def view(self) -> EtcdView:
-        """Return the store of one request, which writes only if what it read is still so."""
+        """Return the store of one request; it writes only if nothing that it read has changed."""
         return EtcdView(self)
 
     def follow(self, follower: Follower) -> None:
@@ -307,7 +307,7 @@ class EtcdStore(MemoryStore):
         return write
 
     def _look_again(self, key: Key, guards: Guards | None) -> None:
-        """See what others have written; Changed where a request can be thought of again."""
+        """Read what others have written; Changed if the request can be retried."""
         self.refresh()
         if guards is not None:
             raise guards.changed(key)
@@ -318,7 +318,7 @@ class EtcdStore(MemoryStore):
             return KeyMissing(key) if current is None else RevisionConflict(key, seen, current)
 
     def _arrive(self, write: Write) -> None:
-        """Take in the transaction of a write of this server, in its turn. Undecided."""
+        """Apply the transaction of a write of this server, in its turn. Undecided."""
         revision, together = write.revision, write.together
         write.together = ()  # else they would hold each other
         with self.lock:
@@ -389,7 +389,7 @@ class EtcdStore(MemoryStore):
             self._awaken()
 
     def _follow_watch(self, watch: Any) -> bool:
-        """Take in a watch's changes until it ends; return whether something is missing."""
+        """Apply a watch's changes until it ends; return whether something is missing."""
         events: list[pb.Event] = []
         for response in watch:
             self._connected = True
@@ -419,7 +419,7 @@ class EtcdStore(MemoryStore):
 
     @contextmanager
     def _taking(self) -> Iterator[None]:
-        """Take in changes; then what comes next of this server's own, and tell of all."""
+        """Apply changes, then this server's own that follow, and announce all of them."""
         outer, self._telling = self._telling, threading.get_ident()
         try:
             with self.batch():
@@ -444,7 +444,7 @@ class EtcdStore(MemoryStore):
             logger.warning("%s: %s cannot be read", self.address, "/".join(key))
 
     def _change(self, key: Key, revision: int, stored: Stored | None) -> None:
-        """Put an object in the place of what was there; None where it is gone."""
+        """Replace an object; None if it is deleted."""
         self._damaged.pop(key, None)
         collection = self._collection(key.resource)
         current = collection.find(key)
@@ -476,7 +476,7 @@ class EtcdStore(MemoryStore):
         self._begin(revision or self._header())
 
     def _begin(self, revision: int) -> None:
-        """Have the history begin at a revision."""
+        """Let the history begin at a revision."""
         self._reached = revision
         self._revision = self._compacted = whole(revision)
         for each in self._collections.values():
@@ -497,7 +497,7 @@ class EtcdStore(MemoryStore):
         return int(self._client.range(request).header.revision)
 
     def _reload(self) -> None:
-        """Announce what changed while no watch was open, as far as it is still known."""
+        """Announce what changed while no watch was open, as far as known."""
         found = list(contents.everything(self._client, self.layout))
         revision = found[0][1] if found else self._header()
         there = {kv.key for kv, _ in found}

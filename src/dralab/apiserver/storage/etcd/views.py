@@ -1,4 +1,4 @@
-"""The store of one request: it writes only if everything that it has read is still so.
+"""The store of one request: it writes only if nothing that it has read has changed.
 
 Nothing is locked meanwhile, here or in other servers: etcd compares what was read with what is
 there, in the transaction of the first write. Objects are compared by their revision (0: there was
@@ -26,7 +26,7 @@ MOST: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """What a request has read: the versions of objects, and for lists the store's."""
+    """What a request has read: versions of objects, and of the store for lists."""
 
     objects: Mapping[Key, int]
     lists: Mapping[tuple[str, str], int]
@@ -110,7 +110,7 @@ class EtcdView(OptimisticStore):
 
     @contextmanager
     def _guarded(self) -> Iterator[Guards]:
-        """Guard the first write with all that was read; later ones compare their own key."""
+        """Make the first write depend on all that was read; later ones compare their own key."""
         if self.lock.writes:
             try:
                 yield Guards({}, {})

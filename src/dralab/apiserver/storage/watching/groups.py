@@ -76,7 +76,7 @@ class Groups:
     def deliveries(
         self, changes: Sequence[Change], metrics: ServerMetrics
     ) -> Iterator[tuple[Subscription[Any], list[Piece[Any]]]]:
-        """Yield who gets what of a batch."""
+        """Yield the deliveries of a batch: watchers and their pieces."""
         memo: Memo = {}
         concerned = list(self._plain.values())
         for index in self._indexes.values():
@@ -133,7 +133,7 @@ class _Group:
     def deliveries(
         self, changes: Sequence[Change], memo: Memo, metrics: ServerMetrics
     ) -> Iterator[tuple[Subscription[Any], list[Piece[Any]]]]:
-        """Yield who gets what; all who have seen everything before get the same pieces."""
+        """Yield the deliveries; watchers that are up to date get the same pieces."""
         events = [event for change in changes if (event := self.wanted.seen(change)) is not None]
         if not events:
             return

@@ -164,7 +164,7 @@ class Hub:
             slowest.end(f"the watcher reads too slowly: {slowest.weight} bytes are queued for it")
 
     def leave(self, watch: Subscription[Any]) -> None:
-        """Forget a watcher that has ended, but for what it has yet to read."""
+        """Forget a watcher that has ended, except what it still has to read."""
         self.watchers -= 1
         if watch.pieces:
             self._unread[watch] = None
@@ -174,7 +174,7 @@ class Hub:
             del self._groups[watch.wanted.resource]
 
     def forget_unread(self, watch: Subscription[Any]) -> None:
-        """Forget a watcher that has read everything, or never will."""
+        """Forget a watcher that has read everything, or is gone."""
         self._unread.pop(watch, None)
 
 
@@ -196,7 +196,7 @@ class _Counted(Subscription[Item]):
 def _initial(
     watch: Subscription[Item], missed: Sequence[Change], metrics: ServerMetrics
 ) -> Iterator[Piece[Item]] | None:
-    """Return a watch's start, made as it is read.
+    """Return the initial events of a watch, created lazily.
 
     It does not count against the watcher's limit, and its objects are shared by reference.
     """
@@ -230,7 +230,7 @@ def _run(
 
 
 def _runs(initial: Sequence[Stored]) -> Iterator[list[Stored]]:
-    """Yield objects in runs that are soon spelled."""
+    """Yield objects in runs that are encoded quickly."""
     run: list[Stored] = []
     weight = 0
     for stored in initial:

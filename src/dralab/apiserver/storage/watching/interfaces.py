@@ -30,17 +30,17 @@ class WatchScope(Protocol):
 
     @property
     def name(self) -> str:
-        """The one name that is wanted, or any where it is empty."""
+        """The only name to watch; empty for any."""
         ...
 
     @property
     def accepts(self) -> Callable[[Stored], bool] | None:
-        """The rest of the selection; watches whose `accepts` are equal share work."""
+        """The rest of the selection; watches with equal `accepts` share work."""
         ...
 
     @property
     def exact(self) -> tuple[str, Callable[[JsonDict], str], str] | None:
-        """A field, how to read it, and the one value that `accepts` lets through; None if none.
+        """A field, its reader, and the one value that `accepts` accepts; None if it has no such.
 
         Of the same collection, equal fields are read alike.
         """
@@ -76,7 +76,7 @@ class Spelling(Protocol[Item_co]):
 
     @property
     def shared(self) -> bool:
-        """Whether watches with an equal spelling get equal items: one is made for all."""
+        """Whether watches with an equal spelling get equal items, which are made once."""
         ...
 
     def event(self, type: EventType, stored: Stored) -> Item_co:

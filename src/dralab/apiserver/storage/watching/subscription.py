@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 
 
 class Piece(Generic[Item]):
-    """Items that go out together; `holders` watchers have yet to read them."""
+    """Items that are sent together; `holders` watchers still have to read them."""
 
     __slots__ = ("holders", "items", "weight")
 
@@ -22,7 +22,7 @@ class Piece(Generic[Item]):
 
 
 class Subscription(Generic[Item]):
-    """What one watcher has yet to read: first its initial events, then pieces of the live ones.
+    """What one watcher still has to read: its initial events, then pieces of the live ones.
 
     Any thread may call it. `cut` is None while the watch lives, "" after `close`, and otherwise
     says why the hub ended it; the watcher lists again.

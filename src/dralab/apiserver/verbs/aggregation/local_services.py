@@ -89,7 +89,7 @@ class LocalApiServices:
         return any(kind.custom is not None for kind in found)
 
     def _follow(self) -> None:
-        """Add the versions of definitions that came, and delete those of definitions that went."""
+        """Add the versions of new definitions, and delete those of deleted ones."""
         kind, before = self._kind(), self._custom
         self._custom = set(self._custom_versions())
         if kind is None:

@@ -64,7 +64,7 @@ class RemoteVersion:
 
 
 def document_path(place: str, index: Any) -> str:
-    """Return where an index of OpenAPI 3 documents has that of a place; empty for nowhere.
+    """Return the path of a document in an index of OpenAPI 3 documents; empty if missing.
 
     Another server leads clients to its own document only.
 
@@ -97,7 +97,7 @@ class RemoteVersions:
             self._changed(None, stored.value)
 
     def find(self, group: str, version: str) -> RemoteVersion | None:
-        """Return a version that another server answers; None if this server does, or none."""
+        """Return a version that another server serves; None if this server does, or no server."""
         return self.all.get((group, version)) if self.all else None
 
     def versions_of(self, group: str) -> Sequence[RemoteVersion]:
@@ -127,7 +127,7 @@ class RemoteVersions:
             self.check_soon()
 
     def check_soon(self) -> None:
-        """Look in a thread whether the servers answer, unless such a thread runs."""
+        """Check the servers' availability in a thread, unless one runs already."""
         if self.all and WallClock().now() >= self._checked + AGAIN:
             threading.Thread(target=self._check_all, name="apiservices", daemon=True).start()
 

@@ -38,7 +38,7 @@ _Place = tuple[str, str, str]  # the namespace and name of an object, and a vers
 
 
 class _Kept(NamedTuple):
-    """An object as it was converted, and what the webhook made of it."""
+    """A converted object, before and after."""
 
     before: JsonDict
     after: JsonDict
@@ -46,7 +46,7 @@ class _Kept(NamedTuple):
 
 
 class KeptConversions:
-    """What a webhook made of objects, the oldest forgotten first. Any thread may use it.
+    """A cache of converted objects; the oldest are dropped first. Thread-safe.
 
     The last two states of each: a watch with a selector asks for both sides of a change.
     """
@@ -111,7 +111,7 @@ class ConversionWebhook:
             self._in_version(values, kind.api_version)
 
     def foresee(self, value: JsonDict) -> None:
-        """Convert an object that is about to be stored to the versions that are asked for.
+        """Convert an object that is about to be stored to the requested versions.
 
         If that fails, the requests for it say why. MustWait.
         """
@@ -139,14 +139,14 @@ class ConversionWebhook:
         return result
 
     def _known(self, value: JsonDict, api_version: str) -> JsonDict | None:
-        """Return what is kept of an object, if it is one of its last two states."""
+        """Return the cached conversion of an object, if it is one of its last two states."""
         for before, after, _ in self._kept.get(_place(value, api_version)):
             if before is value or _alike(before, value):
                 return {**after, "metadata": _restored(value, after["metadata"])}
         return None
 
     def _converted(self, values: Sequence[JsonDict], api_version: str) -> list[JsonDict]:
-        """Ask the webhook. ApiError, MustWait.
+        """Call the webhook. ApiError, MustWait.
 
         If it fails for several objects, it is asked for each: a real server reads them so, and
         tells of the first that cannot be converted.
@@ -182,7 +182,7 @@ class ConversionWebhook:
         return result
 
     def _asked(self, values: Sequence[JsonDict], api_version: str, left: float) -> Sequence[Any]:
-        """Return what a webhook makes of objects. _Malformed."""
+        """Return objects converted by a webhook. _Malformed."""
         if self._version is None:
             raise _Malformed("no supported conversion review versions")
         uid = self._randomness.uuid("conversions")
@@ -240,7 +240,7 @@ class ConversionWebhook:
 
 
 class _Malformed(Exception):  # noqa: N818 - a fact, which messages tell
-    """An answer is not what was asked for, or there is none."""
+    """An answer is malformed or missing."""
 
 
 class _NoObject(Exception):  # noqa: N818 - a fact, which messages tell
@@ -248,7 +248,7 @@ class _NoObject(Exception):  # noqa: N818 - a fact, which messages tell
 
 
 class _OtherConverted(Exception):  # noqa: N818 - a fact, which messages tell
-    """A converted object is not what it was before; `place` is how that is introduced."""
+    """A converted object has changed its identity; `place` begins the message."""
 
     def __init__(self, why: str, place: str) -> None:
         super().__init__(why)

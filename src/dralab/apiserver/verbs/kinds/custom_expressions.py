@@ -159,7 +159,7 @@ class _Write:
 
 
 def _by_keys(schema: Mapping[str, Any], old: Any) -> Mapping[Any, Any]:
-    """Return the old items of a list by their keys: only lists with keys can be compared."""
+    """Return the old items of a list by their keys: only lists with keys can be correlated."""
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
         return {}
     return {_keys_of(schema, item): item for item in old}
@@ -189,6 +189,6 @@ def _program(expression: str, optional: bool) -> cel.Program:  # noqa: FBT001 - 
 
 @lru_cache(maxsize=2)
 def _environment(optional: bool) -> cel.Environment:  # noqa: FBT001 - by position
-    """Return what rules may use; with `optionalOldSelf` the old value is optional."""
+    """Return the environment of rules; with `optionalOldSelf` the old value is optional."""
     old = types.optional_of(types.DYN) if optional else types.DYN
     return cel.served().extended(variables={"self": types.DYN, "oldSelf": old})

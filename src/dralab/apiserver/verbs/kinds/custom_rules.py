@@ -125,7 +125,7 @@ class CustomStrategy(Strategy):
                 ) from None
 
     def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
-        """Warn of new finalizers that may be taken for another writer's."""
+        """Warn of new finalizers without a domain."""
         return finalizer_warnings(value["metadata"], (old or {}).get("metadata") or {})
 
     def creation_refusal(self) -> str:
@@ -135,7 +135,7 @@ class CustomStrategy(Strategy):
         return "create not allowed while custom resource definition is terminating"
 
     def reads_like(self, other: "CustomStrategy") -> bool:
-        """Whether stored objects are read as with other rules: by the same schemas."""
+        """Whether stored objects are read with the same schemas as with other rules."""
         return self.raw == other.raw
 
     def updated(self, value: JsonDict) -> JsonDict:
@@ -228,7 +228,7 @@ def _within(holder: str, error: FieldError) -> FieldError:
 
 
 def _nested(value: JsonDict, path: tuple[str, ...], wanted: type) -> tuple[Any, str]:
-    """Return a value below an object, None if it is not there, and why it cannot be had."""
+    """Return a value below an object, or None, and an error if it cannot be read."""
     found: Any = value
     for at, name in enumerate(path):
         if not isinstance(found, dict):
@@ -246,7 +246,7 @@ def _nested(value: JsonDict, path: tuple[str, ...], wanted: type) -> tuple[Any, 
 
 
 def _was_so(path: str, value: JsonDict, old: JsonDict) -> bool:
-    """Whether what is wrong at a path was so before: a change need not mend it.
+    """Whether an error at a path existed before: a change need not fix it.
 
     Items of a list are not told apart: it is the same if the whole list is. Source:
     k8s.io/apiextensions-apiserver `pkg/apiserver/validation/ratcheting.go`.
@@ -267,7 +267,7 @@ def _path(text: str) -> tuple[str, ...]:
 
 
 def _whole(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return a schema that knows what every object has."""
+    """Return a schema with the fields that every object has."""
     schema = given or FREE
     return {**schema, "properties": {**(schema.get("properties") or {}), **TYPE_FIELDS}}
 
@@ -278,7 +278,7 @@ def _metadata() -> Decoder:
 
 
 def _rules_effort(schema: Any) -> float:
-    """Return what the rules of a schema add: each level with rules is made ready for CEL once."""
+    """Return the additional effort of a schema's rules: each level is converted for CEL once."""
     if not isinstance(schema, Mapping):
         return 0
     rules = schema.get("x-kubernetes-validations") or ()
@@ -289,7 +289,7 @@ def _rules_effort(schema: Any) -> float:
 
 
 def _loops(schema: Any) -> int:
-    """Return in how many loops of one rule, at the most, its innermost part stands."""
+    """Return the maximal depth of loops in one rule."""
     if not isinstance(schema, Mapping):
         return 0
     rules = schema.get("x-kubernetes-validations") or ()

@@ -40,7 +40,7 @@ class DeviceStrategy(Strategy):
     def place_problems(
         self, new: JsonDict, old: JsonDict | None, labels: Callable[[], Mapping[str, str]]
     ) -> list[FieldError]:
-        """Return why devices may not be had for administration: only a label allows it."""
+        """Return why admin access to devices is not allowed: the namespace needs a label."""
         from dralab.api.resource.admin_access import admin_access_problems
 
         return admin_access_problems(new, old, labels)
@@ -64,7 +64,7 @@ class DeviceStrategy(Strategy):
 
     @made_once
     def _rules(self) -> ModuleType:
-        """The module: an import in each call takes longer than most of what it does."""
+        """The module, imported once: an import in each call would be slow."""
         from dralab.api.resource import rules
 
         return rules
@@ -105,7 +105,7 @@ class DeviceStrategy(Strategy):
         return found
 
     def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:  # noqa: ARG002
-        """Return what to say of the name of a slice's driver."""
+        """Return the warnings about the name of a slice's driver."""
         driver = (value.get("spec") or {}).get("driver") or ""
         if driver == driver.lower():
             return []
@@ -121,7 +121,7 @@ class DeviceStrategy(Strategy):
 
 
 class DeviceClassStrategy(DeviceStrategy):
-    """Classes of devices: upstream does not look at a `generateName` of them."""
+    """Device classes: upstream does not validate their `generateName`."""
 
     prefixed = False
 
@@ -157,7 +157,7 @@ def from_hub(kind: Kind, value: JsonDict) -> JsonDict:
 
 
 def _form(version: str, kind: str) -> str:
-    """Return the version whose form a version has: v1alpha3 of 1.32 and 1.33 is as v1beta1."""
+    """Return the version that has the same form: v1alpha3 of 1.32 and 1.33 is like v1beta1."""
     from dralab.api.resource.types import KINDS
 
     return version if version in KINDS[kind] else "v1beta1"

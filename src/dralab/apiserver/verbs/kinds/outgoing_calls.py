@@ -29,7 +29,7 @@ class OutgoingSettings:
 
 
 class OutgoingCalls:
-    """What calls need, made with the first of them: servers start faster."""
+    """What calls need, created at the first one so that servers start faster."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ RULES: Final = "x-kubernetes-validations"
 
 @dataclass(frozen=True, slots=True)
 class _SchemaPlace:
-    """A schema within a definition: `times` is how often a value has it, None for any number.
+    """A schema within a definition; `times`: how often a value has it, None if unbounded.
 
     `uncorrelatable` is the path of a part above it whose items have no old value.
     """
@@ -76,7 +76,7 @@ class _SchemaPlace:
         )
 
     def _without_old(self, step: str) -> str:
-        """Return the path of this schema if what is below it has no old value; else nothing."""
+        """Return the path of this schema if values below it have no old value; else empty."""
         is_list = step == ".items"
         kept = self.schema.get("x-kubernetes-list-type" if is_list else "x-kubernetes-map-type")
         lost = kept != "map" if is_list else kept == "atomic"

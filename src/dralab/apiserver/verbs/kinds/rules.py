@@ -97,7 +97,7 @@ class Rules:
         return rules
 
     def adopt(self, kinds: Kinds) -> None:
-        """Store each collection in the form of the version that comes first."""
+        """Store each collection in the version that is preferred."""
         self.release = kinds.release
         for kind in kinds:
             self.hub_types.setdefault(kind.hub, (kind.api_version, kind.kind))
@@ -109,7 +109,7 @@ class Rules:
         return self.strategies.get(kind.hub, PLAIN)
 
     def inert_warnings(self, kind: Kind) -> list[str]:
-        """Return that nothing acts on the objects of a kind, if that is so."""
+        """Return the warning that nothing acts on the objects of a kind, if so."""
         if kind.custom is not None or kind.hub not in self.stored_only:
             return []
         return [f"{kind.api_version} {kind.kind}: stored only, no part of this cluster acts on it"]
@@ -147,7 +147,7 @@ class Rules:
         observers.setdefault(hub, []).append(observer)
 
     def writers(self, hub: str) -> Sequence[Observer]:
-        """Return those observers of a collection that may write."""
+        """Return the observers of a collection that may write."""
         return tuple(self._writers.get(hub, ()))
 
     def observe_all(self, observer: ObserverOfAll) -> None:
@@ -155,7 +155,7 @@ class Rules:
         self._of_all.append(observer)
 
     def tell(self, hub: str, before: JsonDict | None, after: JsonDict | None) -> None:
-        """Notify the observers that only remember."""
+        """Notify the observers that do not write."""
         for observe in self._of_all:
             observe(hub, before, after)
         for observer in self._observers.get(hub, ()):
@@ -180,13 +180,13 @@ class Rules:
         )
 
     def prepare(self, kind: Kind, found: Sequence[Stored]) -> None:
-        """Have all of these objects converted, if a webhook does that. ApiError, MustWait."""
+        """Convert all of these objects at once, if a webhook does that. ApiError, MustWait."""
         webhook = self.webhooks.get(kind.hub) if kind.custom is not None else None
         if webhook is not None and found:
             webhook.prepare(kind, [stored.value for stored in found])
 
     def foresee(self, kind: Kind, value: JsonDict) -> None:
-        """Have an object that is about to be stored converted, if a webhook does. MustWait."""
+        """Convert an object that is about to be stored, if a webhook does that. MustWait."""
         webhook = self.webhooks.get(kind.hub) if kind.custom is not None else None
         if webhook is not None:
             webhook.foresee(value)
@@ -199,7 +199,7 @@ class Rules:
         return found[0](kind, value)
 
     def as_stored(self, kind: Kind, value: JsonDict) -> JsonDict:
-        """Return an object as it will be read: of the stored version's schema, if it is custom."""
+        """Return an object as it will be read: by the stored version's schema, if it is custom."""
         version = self.hub_type(kind)[0]
         strategy = self.strategy_of(kind)
         if kind.custom is None or version == kind.api_version or kind.hub in self.conversions:
@@ -222,7 +222,7 @@ class Rules:
 
 
 def _of_release(kind: Kind, value: JsonDict) -> JsonDict:
-    """Return a stored object of a built-in kind without what its release does not have."""
+    """Return a stored object of a built-in kind without the fields that its release lacks."""
     decoder = None
     if kind.custom is None:
         decoder = decoder_of(kind.api_version, kind.kind, kind.release)

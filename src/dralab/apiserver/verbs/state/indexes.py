@@ -1,4 +1,4 @@
-"""Finding objects by a field without looking at all of them: pods of a node, slices of a driver.
+"""Indexes of objects by a field: pods of a node, slices of a driver.
 
 An index is made when it is first asked for and follows every write after that. It returns only
 candidates, which the caller still has to check.
@@ -83,7 +83,7 @@ def _key(hub: str, value: JsonDict) -> Key:
 
 
 def _places(hub: str, value: JsonDict) -> Sequence[tuple[tuple[str, str], str]]:
-    """Return under which values of which fields an object is found."""
+    """Return the fields and values by which an object is indexed."""
     found = []
     for path in dict.fromkeys(INDEXED[hub].values()):
         item = (value.get(path[0]) or {}).get(path[1])

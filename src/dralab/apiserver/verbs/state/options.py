@@ -97,7 +97,7 @@ class WriteOptions:
         return self.manager or self.agent
 
     def told(self, operation: str) -> JsonDict:
-        """Return the options as a webhook is told of them; those of a patch are of what it does.
+        """Return the options as a webhook sees them; those of a patch depend on what it does.
 
         Source: k8s.io/apiserver `endpoints/handlers/patch.go` (patchToUpdateOptions).
         """
@@ -136,7 +136,7 @@ class DeleteOptions:
     annotate: Callable[[str, str], None] = field(default=unnoted, compare=False)
 
     def told(self, _operation: str = "DELETE") -> JsonDict:
-        """Return the options as a webhook is told of them."""
+        """Return the options as a webhook sees them."""
         found: JsonDict = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
         if self.grace is not None:
             found["gracePeriodSeconds"] = self.grace
@@ -367,7 +367,7 @@ def _number(query: Query, name: str) -> int:
 
 
 def integer_of(text: str) -> int:
-    """Return what Go's ParseInt does: 64 bits, and digits of ASCII only."""
+    """Parse an integer as Go's ParseInt does: 64 bits, ASCII digits only."""
     if INTEGER.fullmatch(text) is None:
         raise ApiError.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     if len(text) > 40 or not -(2**63) <= int(text) < 2**63:

@@ -46,7 +46,7 @@ def _left_alone(context: Context, kind: Kind, subresource: str) -> tuple[str, ..
 
 @cache
 def _beside_status(kept: frozenset[str]) -> tuple[str, ...]:
-    """Return what a write to the status leaves alone, but for what it keeps of the metadata."""
+    """Return the fields that a write to the status does not own."""
     parts = ("labels", "annotations", "finalizers", "ownerReferences")
     return ("spec", *(f"metadata.{part}" for part in parts if part not in kept))
 
@@ -88,7 +88,7 @@ def updated(
 
 
 def fits(context: Context, kind: Kind, value: JsonDict) -> bool:
-    """Return whether all of a custom object is of its schema's types, its status included.
+    """Return whether all of a custom object matches its schema's types, its status included.
 
     Who owns the fields of one that is not cannot be told: a real server forgets it.
     """
@@ -98,7 +98,7 @@ def fits(context: Context, kind: Kind, value: JsonDict) -> bool:
 
 
 def settled(value: JsonDict, old: JsonDict) -> None:
-    """If only the times of entries changed, restore them: nothing was written."""
+    """Restore the times of entries if nothing else has changed: nothing was written."""
     meta, before = value["metadata"], old["metadata"]
     mine, theirs = meta.get("managedFields"), before.get("managedFields")
     if mine == theirs or not mine or not theirs or len(mine) != len(theirs):
@@ -116,7 +116,7 @@ def settled(value: JsonDict, old: JsonDict) -> None:
 def asked(
     context: Context, kind: Kind, value: Mapping[str, Any], options: WriteOptions
 ) -> list[JsonDict]:
-    """Return the field owners of an object that is answered and not stored."""
+    """Return the field owners of an object that is returned but not stored."""
     if not context.managed_fields:
         return []
     who = writer(context, kind, options)

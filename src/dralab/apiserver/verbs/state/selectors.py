@@ -83,7 +83,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def exact_fields(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the parts of a field selector that ask for one value; none where it is malformed.
+    """Return the exact requirements of a field selector; empty if it is malformed.
 
     >>> exact_fields("spec.nodeName=n1,status.phase!=Failed")
     (('spec.nodeName', 'n1'),)
@@ -202,7 +202,7 @@ def _all(
 
 
 def getter(kind: Kind, field: str) -> Getter:
-    """Return how to read a selectable field of a stored object; ApiError if it is none."""
+    """Return how to read a selectable field of a stored object; ApiError if it is invalid."""
     if field == "metadata.name":
         return lambda value: str(value["metadata"].get("name", ""))
     if field == "metadata.namespace" and kind.namespaced:
@@ -218,7 +218,7 @@ def getter(kind: Kind, field: str) -> Getter:
 
 
 def _unknown_field(kind: Kind, field: str) -> str:
-    """Return why a field selects nothing, in the words of the kind's own conversion."""
+    """Return the error of an unknown field, in the words of the kind's own conversion."""
     if not kind.fields and kind.custom is None:
         # The namespace is named for kinds of the cluster, too.
         return _only(field, '"metadata.name", "metadata.namespace"')

@@ -74,7 +74,7 @@ def _unchanged(part: str, value: JsonDict, before: JsonDict) -> bool:
 
 
 def _joined(order: Sequence[str], known: JsonDict, found: JsonDict) -> JsonDict:
-    """Return what is known and what was decoded, in the order in which it was sent."""
+    """Return known and decoded fields, in the order in which they were sent."""
     result = {}
     for name in order:
         if name in known:
@@ -136,7 +136,7 @@ def complain(unknown: Sequence[str], kind: Kind, options: WriteOptions) -> None:
 
 
 def already_set(lines: Sequence[str]) -> str:
-    """Return what go-yaml says of keys that a text gives twice."""
+    """Return go-yaml's message about duplicate keys."""
     return "\n  ".join(["yaml: unmarshal errors:", *lines])
 
 

@@ -92,7 +92,7 @@ def _status(context: Context, spec: Mapping[str, Any], user: User) -> JsonDict:
 
 
 def _ignored(resource: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is said of selectors that cannot be read (BuildEvaluationError)."""
+    """Yield the errors about selectors that cannot be read (BuildEvaluationError)."""
     for part in ("fieldSelector", "labelSelector"):
         selector = resource.get(part) or {}
         requirements = selector.get("requirements") or ()
@@ -103,7 +103,7 @@ def _ignored(resource: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_read(part: str, requirement: Mapping[str, Any]) -> bool:
-    """Return whether authorizers see a requirement: of fields, one that names one value."""
+    """Return whether authorizers see a requirement: a field requirement must name one value."""
     operator = requirement.get("operator")
     if part == "fieldSelector":
         return operator in {"In", "NotIn"} and len(requirement.get("values") or ()) == 1
@@ -130,7 +130,7 @@ def _attributes(spec: Mapping[str, Any], user: User) -> Attributes:
 
 
 def _fields(selector: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the parts of a selector that ask for one value; the others narrow nothing."""
+    """Return the exact requirements of a selector; the others are ignored."""
     found: list[tuple[str, str]] = []
     for each in selector.get("requirements") or ():
         values = each.get("values") or []

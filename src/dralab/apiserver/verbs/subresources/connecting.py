@@ -29,7 +29,7 @@ def admit(
     path: str = "",
     options: WriteOptions,
 ) -> None:
-    """Ask about a connection; `path` is that of a proxy. ApiError, MustWait."""
+    """Call admission for a connection; `path` is that of a proxy. ApiError, MustWait."""
     if subresource not in CONNECTIONS or not (context.connecting or context.dynamic.active):
         return
     name_of_kind = kind.subresources[subresource].kind

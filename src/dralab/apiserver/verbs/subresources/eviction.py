@@ -59,7 +59,7 @@ def _needs_no_budget(pod: JsonDict) -> bool:
 
 
 def _spares(budget: JsonObject, pod: JsonDict) -> bool:
-    """Whether a pod goes without a budget's leave: one that is not ready, by the budget's policy.
+    """Whether a pod may be evicted regardless of a budget: it is not ready, by its policy.
 
     Nothing is taken of what the budget allows: it is not one of the healthy ones (`EvictionREST`).
     """
@@ -142,7 +142,7 @@ def _check_budget(budget: Stored) -> None:
 
 
 def _hindrance(status: JsonObject) -> str:
-    """Return what a budget without disruptions lacks."""
+    """Return why a budget allows no disruptions."""
     needed, healthy = status.get("desiredHealthy") or 0, status.get("currentHealthy") or 0
     conditions = status.get("conditions") or ()
     condition: JsonObject = next((each for each in conditions if each.get("type") == CONDITION), {})

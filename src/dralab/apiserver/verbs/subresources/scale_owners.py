@@ -1,4 +1,4 @@
-"""Who owns the number of replicas, as an object has it and as its Scale has it.
+"""The owners of the number of replicas, in an object and in its Scale.
 
 A write to `/scale` is a write to the Scale: its field owners are those of the object that own the
 number. Who owns it afterwards owns it in the object, too, by an entry of its own.
@@ -18,7 +18,7 @@ SELF: Final = "."
 
 
 def owners_in_scale(entries: Iterable[Entry], path: tuple[str, ...]) -> list[JsonDict]:
-    """Return the entries of a Scale; `path` is where the object has the number."""
+    """Return the entries of a Scale; `path` is where the object has the number of replicas."""
     fields = _only(IN_SCALE)
     return [
         {**entry, "apiVersion": SCALE, "fieldsV1": fields}
@@ -54,7 +54,7 @@ def owners_in_object(
 
 
 def _distinct(entries: Iterable[Entry]) -> Iterable[Entry]:
-    """Return the entries by their names, which times are no part of: the last of a name counts."""
+    """Return the entries by their names, ignoring times: the last of a name counts."""
     return {(*_identity(entry), entry.get("apiVersion")): entry for entry in entries}.values()
 
 

@@ -148,7 +148,7 @@ def _admitted(
     *,
     options: WriteOptions,
 ) -> int:
-    """Ask webhooks and policies about a new Scale; return the replicas it has then. ApiError."""
+    """Call webhooks and policies for a new Scale; return its replicas then. ApiError."""
     old = scale_of(context, kind, context.live(kind, namespace, name))
     new: JsonDict = orjson.loads(orjson.dumps(old))
     new["spec"]["replicas"] = replicas

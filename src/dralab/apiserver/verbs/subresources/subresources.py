@@ -199,7 +199,7 @@ def _part(
 
 
 def _resize(spec: JsonDict, part: str, wanted: list[JsonDict]) -> None:
-    """Take over resources and policies alone; of other containers all, to be refused."""
+    """Keep only resources and policies of known containers; others are refused."""
     held = spec.get(part) or []
     if [each.get("name") for each in held] != [each.get("name") for each in wanted]:
         spec[part] = wanted

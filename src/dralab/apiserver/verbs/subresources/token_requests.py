@@ -98,7 +98,7 @@ def _check_lifetime(seconds: int) -> None:
 
 
 def _bound(context: Context, account: str, namespace: str, reference: JsonDict) -> Bound:
-    """Return what a token is to be bound to, as it is now."""
+    """Return the object that a token is to be bound to."""
     version = reference.get("apiVersion") or ""
     group, _, _ = version.rpartition("/")
     kind, name = reference.get("kind") or "", reference.get("name") or ""

@@ -26,7 +26,7 @@ class FlowSchemaStatuses:
         self.context = context
 
     def follow(self) -> None:
-        """Write what is missing, and from now on after each change."""
+        """Write missing statuses, and update them after each change."""
         rules = self.context.rules
         rules.observe(f"{GROUP}/{SCHEMAS}", self._schema_changed, writes=True)
         rules.observe(f"{GROUP}/{LEVELS}", self._level_changed, writes=True)

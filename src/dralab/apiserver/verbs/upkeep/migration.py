@@ -30,14 +30,14 @@ class MigratedObject:
 
 
 def read_anew(resources: Resources) -> None:
-    """Have every object of a built-in kind read by the definitions of the release, from now on."""
+    """Read every object of a built-in kind with the definitions of the release from now on."""
     rules = resources.context.rules
     built_in = {kind.hub for kind in resources.kinds if kind.custom is None}
     rules.outdated |= built_in & set(resources.context.store.resources())
 
 
 def migrated(resources: Resources, *, apply: bool) -> Iterator[MigratedObject]:
-    """Yield the objects that are not as the release would store them; with `apply` rewrite them."""
+    """Yield the objects that the release would store differently; with `apply` rewrite them."""
     context = resources.context
     kinds = _stored_kinds(resources)
     custom = {
@@ -85,7 +85,7 @@ def _rewrite(resources: Resources, stored: Stored, value: JsonDict) -> None:
 
 
 def lost_fields(given: Any, shown: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths of what was given and is not shown; what is empty is as good as absent."""
+    """Yield the paths of fields that are lost; empty ones count as absent."""
     if isinstance(given, dict) and isinstance(shown, dict):
         for name, value in given.items():
             below = f"{path}.{name}" if path else name

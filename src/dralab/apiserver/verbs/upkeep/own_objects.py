@@ -1,4 +1,4 @@
-"""The objects by which a server tells its cluster about itself.
+"""The objects that describe a server in its cluster.
 
 The Service `kubernetes` with its endpoints, the range of service addresses and an IPAddress for
 each address in use, the ConfigMaps for aggregated API servers and for tokens, the server's lease.
@@ -93,7 +93,7 @@ class OwnObjects:
         self.renew()
 
     def renew(self) -> None:
-        """Renew the lease if it is time. A full disk is no reason to end: the next time will do."""
+        """Renew the lease if it is time. If the disk is full, try again the next time."""
         with suppress(StorageUnavailable):
             if not self._published:
                 self._write_all()
@@ -153,7 +153,7 @@ class OwnObjects:
                 raise
 
     def _addressed(self, before: JsonDict | None, after: JsonDict | None) -> None:
-        """Make an IPAddress for each address that a service got; delete those it gave up."""
+        """Create an IPAddress for each address of a service, and delete those it gave up."""
         old, new = _addresses(before), _addresses(after)
         metadata = (after or before or {}).get("metadata") or {}
         kind = self.resources.kinds.get("networking.k8s.io", "v1", "ipaddresses")

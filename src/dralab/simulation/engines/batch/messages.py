@@ -180,5 +180,5 @@ class JobScheduler(Protocol):
         ...
 
     def end(self, now: int) -> None:
-        """Take note that the simulation is over."""
+        """Note that the simulation is over."""
         ...

@@ -332,14 +332,14 @@ class ClusterRun:
             self._finished(task, failed=status["phase"] == "Failed", why=status.get("reason") or "")
 
     def started(self, uid: str) -> None:
-        """Take note that a container runs."""
+        """Note that a container runs."""
         task = self.tasks.by_uid.get(uid)
         if task is not None and task.started is None:
             self._last = self.cluster.now
             task.start(self._last)
 
     def ended(self, uid: str, code: int) -> None:
-        """Take note that a container has ended."""
+        """Note that a container has ended."""
         task, self._last = self.tasks.by_uid.get(uid), self.cluster.now
         if task is not None:
             task.ended, task.failed = self.cluster.now, task.failed or code != 0

@@ -128,7 +128,7 @@ class Activity:
         self._writes_at_round = -1
 
     def observe(self, request: HttpRequest, answer: Answer) -> None:  # noqa: ARG002 - an observer
-        """Take note of a request that was answered."""
+        """Note a request that was answered."""
         parts = request.path.strip("/").split("/")
         self.requests += 1
         self.heard = self.clock.now()

@@ -218,7 +218,7 @@ class ServedCluster:
             self.bind(key, node)
 
     def delete(self, key: str, uid: str, grace: int | None) -> None:
-        """Take note that someone deletes a pod: it ends after its grace; None: it is gone."""
+        """Note that someone deletes a pod: it ends after its grace; None: it is gone."""
         item = self.pods.get(key)
         if uid in self._removed:
             self._removed.discard(uid)

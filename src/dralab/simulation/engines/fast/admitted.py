@@ -108,7 +108,7 @@ class AdmittedObjects:
             raise InputError(self.file, problem, where=title) from None
 
     def stored(self, resource: Resource, key: NamespacedName) -> JsonDict | None:
-        """Return an object; None if there is none of that name. It is taken never to change."""
+        """Return an object; None if it does not exist. It is taken never to change."""
         found = self._stored.get((resource, key))
         if found is None:
             try:

@@ -45,7 +45,7 @@ class ClaimBook:
         self._template = template
 
     def get(self, key: NamespacedName) -> JsonDict | None:
-        """Return a claim; None if there is none of that name."""
+        """Return a claim; None if it does not exist."""
         made = self._made.get(key)
         return self._given.get(key) if made is None else made.claim(key)
 

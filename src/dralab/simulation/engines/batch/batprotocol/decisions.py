@@ -36,7 +36,7 @@ class RequestedCalls:
     calls: dict[str, _Call] = field(default_factory=dict)
 
     def ask(self, value: Mapping[str, Any], now: float) -> float:
-        """Take note of a CallMeLaterEvent; return when it is due."""
+        """Note a CallMeLaterEvent; return when it is due."""
         when = value.get("when") or {}
         unit = UNITS[when.get("time_unit", "Second")]
         match value.get("when_type"):

@@ -42,7 +42,7 @@ def written(message: Mapping[str, Any], form: int) -> bytes:
 
 
 def read(data: bytes, form: int, *, sender: str) -> Message:
-    """Return a message with its defaults; DecisionError, which names the sender, if it is none."""
+    """Return a message with its defaults. DecisionError, which names the sender."""
     try:
         if form == JSON:
             value = orjson.loads(data.rstrip(b"\0"))
