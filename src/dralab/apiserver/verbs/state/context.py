@@ -82,13 +82,13 @@ class Context:
         self.looked_into: list[Callable[[Kind, str], int]] = []
 
     def over(self, store: Store) -> "Context":
-        """Return the same parts over another view of the store, for the verbs of one request."""
+        """Return the same parts on another view of the store, for the verbs of one request."""
         found = copy(self)
         found.store = store
         return found
 
     def derive(self, load: Callable[[], None], observers: Mapping[str, Observer]) -> None:
-        """Keep state that is made from objects.
+        """Keep state that is derived from objects.
 
         `observers` hear of each write to a collection, with the store's lock held; `load` makes
         all of it, now, and again after writes were taken back.
@@ -159,7 +159,7 @@ class Context:
         return labels_of(found.value) if found else {}
 
     def put(self, stored: Stored, value: JsonDict) -> None:
-        """Replace an object, as admission does with a quota; no admission is asked about it."""
+        """Replace an object without admission, as admission does with a quota."""
         # The lock is held until the step ends in which this is the first write.
         found = self.store.update(stored.key, value, expect=stored.revision)
         if self.following is None:
@@ -176,12 +176,12 @@ class Context:
 
 
 def key_of(kind: Kind, namespace: str, name: str) -> Key:
-    """Return where an object lives."""
+    """Return the key of an object."""
     return Key(kind.hub, namespace if kind.namespaced else "", name)
 
 
 def storage_key(kind: Kind, key: Key) -> str:
-    """Return where a real server stores an object: its messages say so."""
+    """Return the storage path of a real server, which its messages show."""
     from dralab.apiserver.storage.etcd.layout import PLACES  # not needed to start
 
     own = kind.plural if kind.custom is None else kind.hub
