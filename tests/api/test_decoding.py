@@ -67,6 +67,51 @@ def test_zero_and_empty_values_are_kept_where_go_tells_them_apart(given_spec, ke
     assert value["spec"] == {"containers": [{"name": "c", "resources": {}}], **kept}
 
 
+CONTAINER = {"name": "c", "resources": {}}
+COPIED_SPECS = [
+    {"containers": [CONTAINER]},
+    {"containers": [{"name": "c"}], "overhead": {"cpu": "1000m"}, "priority": 0},
+    {"containers": [CONTAINER], "nodeSelector": {}, "hostNetwork": False},
+    {"containers": [CONTAINER], "bogus": 1},
+    {"containers": None, "overhead": {"cpu": 2**70}},
+    {"containers": [CONTAINER], "priority": 1.0},
+    {"containers": [CONTAINER], "priority": True},
+    {"containers": [{**CONTAINER, "args": ["a" * 9000]}]},
+    {},
+    None,
+]
+
+
+def decoded_with_notes(decoder, value):
+    empties, gated = [], []
+    try:
+        found = decoder.decode(copy.deepcopy(value), empties, gated)
+    except DecodingError as error:
+        return str(error)
+    return json.dumps(found), [each.name for each in empties], gated
+
+
+@pytest.mark.parametrize("release", ["", "1.37"])
+def test_a_copy_is_decoded_as_its_original(release):
+    schema = Schemas.standard(release).schema_of("v1", "Pod")
+    specs = [*COPIED_SPECS, {"containers": [CONTAINER], "schedulingGroup": {"podGroupName": "g"}}]
+    one = Decoder(schema, "Pod")
+    for number in range(3):
+        for spec in specs:
+            value = {"metadata": {"name": f"p{number}"}, "spec": spec, "status": {}}
+            assert decoded_with_notes(one, value) == decoded_with_notes(
+                Decoder(schema, "Pod"), value
+            )
+
+
+def test_copies_share_no_part_of_their_specs():
+    one = Decoder(Schemas.standard().schema_of("v1", "Pod"), "Pod")
+    sent = {"spec": {"containers": [{"name": "c"}]}}
+    found = [one.decode(copy.deepcopy(sent), [], [])[0] for _ in range(3)]
+    found[0]["spec"]["containers"][0]["name"] = found[1]["spec"]["nodeName"] = "changed"
+    assert found[2]["spec"] == {"containers": [CONTAINER]}
+
+
 @pytest.mark.parametrize(
     ("text", "kept"),
     [

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
+import orjson
+
 from dralab.api.gated_fields import gated_in
 from dralab.api.go_structs import embedded_in, types_of
 from dralab.api.messages import Messages, message_of
@@ -43,7 +45,7 @@ from dralab.kernel.times import (
     from_rfc3339,
 )
 from dralab.values.quantity import QuantityError
-from dralab.values.remembering import remembered
+from dralab.values.remembering import KnownValues, json_key, remembered
 
 MICRO_TIME: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
 INT_LIMITS: Final = {"int32": 2**31, "int64": 2**63}
@@ -68,9 +70,12 @@ class Decoder:
     schema: Schema
     kind: str
     _decode: Decode = field(init=False)
+    # Specs as a server keeps them, in JSON, by what was sent: those of which nothing is noted.
+    _specs: KnownValues[bytes] | None = field(init=False)
 
     def __post_init__(self) -> None:
         self._decode = _compiled(self.schema)
+        self._specs = KnownValues() if self.schema.copied else None
 
     def decode(
         self,
@@ -93,11 +98,27 @@ class Decoder:
         seen = DecodingNotes(empties=empties, gated=gated)
         unknown: list[str] = []
         try:
+            if self._specs is not None and empties is not None and gated is not None:
+                return self._decoded_copy(value, seen, self._specs), unknown
             return self._decode(value, seen), unknown
         except Unclear:
             # Something is wrong: walk again, this time knowing where.
             _Walk(self.kind, unknown).check(self.schema, value)
         return self._decode(value, DecodingNotes(empties=empties, gated=gated)), unknown
+
+    def _decoded_copy(self, value: Any, seen: DecodingNotes, specs: KnownValues[bytes]) -> Any:
+        """Decode a value whose spec may be that of others, which is not decoded again then."""
+        spec = value.get("spec") if type(value) is dict else None
+        key = json_key(spec) if type(spec) is dict else None
+        known = specs.get(key)
+        if known is not None:
+            if known != key:
+                spec = value["spec"] = orjson.loads(known)
+            seen.canonical = spec
+        found = self._decode(value, seen)
+        if known is None and not seen.empties and not seen.gated and (kept := json_key(spec)):
+            specs.keep(key, kept)
+        return found
 
     def converted(self, value: Any) -> None:
         """Change numbers in a value to what Go's converter of untyped objects makes of them.
@@ -318,11 +339,13 @@ class _Struct:
         self.fields, self.always = fields, shown
         self._schema = None
 
-    def __call__(self, value: Any, seen: DecodingNotes) -> Any:
+    def __call__(self, value: Any, seen: DecodingNotes) -> Any:  # noqa: C901 - calls cost most
         if self._schema is not None:
             self._compile()
         if type(value) is not dict:
             raise Unclear
+        if value is seen.canonical:
+            return value
         seen.depth += 1
         if seen.depth > MAX_DEPTH:
             raise DecodingError("exceeded max depth")

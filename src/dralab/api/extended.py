@@ -121,7 +121,14 @@ class ExtendedStrategy(Strategy):
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return the errors; added fields of a wrong shape alone, since the base reads them."""
-        return self._shape_errors(value) or self.base.validate(value) + self._checked(value)
+        return self.judged(value)[0]
+
+    def judged(self, value: JsonDict) -> tuple[list[FieldError], list[str]]:
+        """Return the errors, as `validate` does, or the warnings of the base."""
+        if wrong := self._shape_errors(value):
+            return wrong, []
+        errors, told = self.base.judged(value)
+        return errors + self._checked(value), told
 
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return the errors of a change; if it may be made, in the added fields too."""

@@ -57,13 +57,14 @@ class DecodingNotes:
     """What a decoder noticed: whether there were unknown fields, and how deep it is.
 
     `empties` gets the empty lists and maps that it drops, if it is asked for them, `gated` the
-    fields that need a feature gate.
+    fields that need a feature gate. `canonical` is a struct that is as a server keeps it.
     """
 
     unknown: bool = False
     depth: int = 0
     empties: "list[EmptyField] | None" = None
     gated: list[str] | None = None
+    canonical: Any = None
 
 
 class Unclear(Exception):  # noqa: N818 - no error yet: a second look will tell

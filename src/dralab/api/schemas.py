@@ -16,6 +16,8 @@ NOTHING: Final[Mapping[str, Any]] = {}
 NO_TEXTS: Final[tuple[str, ...]] = ()
 
 ListType = Literal["", "atomic", "set", "map"]
+# Made from templates, many from one.
+COPIED: Final = frozenset({"Pod", "ResourceClaim"})
 
 
 class Schema:
@@ -83,6 +85,11 @@ class Schema:
     def release(self) -> str:
         """The release whose definitions it is linked with."""
         return MIXED if self._definitions is None else self._definitions.release
+
+    @property
+    def copied(self) -> bool:
+        """Whether many objects of the kind are equal but for their names."""
+        return self.name.startswith("io.k8s.") and self.name.rpartition(".")[2] in COPIED
 
     def shows(self, field: str) -> bool:
         """Return whether an object shows a field of its struct that is empty and always there."""

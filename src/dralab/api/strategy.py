@@ -146,6 +146,11 @@ class Strategy:
         """Return the errors of a new object, its metadata apart."""
         return self.rules(value, "")
 
+    def judged(self, value: JsonDict) -> tuple[list[FieldError], list[str]]:
+        """Return the errors of a new object, or its warnings if there are none."""
+        errors = self.validate(value)
+        return errors, [] if errors else self.warnings(value)
+
     def validate_update(self, new: JsonDict, old: JsonDict) -> list[FieldError]:
         """Return the errors of a changed object, its metadata apart."""
         return self.validate(new) if self.change_rules is None else self.change_rules(new, "", old)

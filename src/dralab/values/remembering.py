@@ -6,10 +6,13 @@ A plain cache of 10,000 entries keeps 10,000 texts, each as long as a request ma
 from collections.abc import Callable, Hashable
 from functools import wraps
 from inspect import signature
-from typing import Final, ParamSpec, TypeVar, cast
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
+
+import orjson
 
 P = ParamSpec("P")
 R = TypeVar("R")
+LONGEST: Final = 8192  # bytes of a key
 NAMED: Final = object()  # parts the arguments given by position from those given by name
 
 
@@ -65,3 +68,42 @@ def remembered(most: int, *, longest: int = 512) -> Callable[[Callable[P, R]], C
         return cast("Callable[P, R]", call)
 
     return decorate
+
+
+class KnownValues(Generic[R]):
+    """Results by the JSON of what they were made from: most pods are copies of a few.
+
+    Where one comes that is too many, all others are forgotten.
+
+    >>> known = KnownValues[str]()
+    >>> known.keep(json_key({"a": 1}), "one")
+    >>> known.get(json_key({"a": 1}))
+    'one'
+    """
+
+    __slots__ = ("_found", "_most")
+
+    def __init__(self, most: int = 1024) -> None:
+        self._found: dict[bytes, R] = {}
+        self._most = most
+
+    def get(self, key: bytes | None) -> R | None:
+        """Return what is known; None if that is nothing."""
+        return None if key is None else self._found.get(key)
+
+    def keep(self, key: bytes | None, result: R) -> None:
+        """Remember a result."""
+        if key is None:
+            return
+        if len(self._found) >= self._most:
+            self._found.clear()
+        self._found[key] = result
+
+
+def json_key(value: Any) -> bytes | None:
+    """Return the JSON of a value; None where it is long, or has a number of over 64 bits."""
+    try:
+        text = orjson.dumps(value)
+    except TypeError:
+        return None
+    return text if len(text) <= LONGEST else None

@@ -4,9 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dralab.api.schemas import Schemas
-from dralab.apiserver.managed_fields import typed
+from dralab.apiserver import managed_fields
+from dralab.apiserver.managed_fields import FieldManager, typed
 from dralab.apiserver.managed_fields.field_set_cache import FieldSetCache, shape_of
 from dralab.apiserver.managed_fields.forms import Form
+from dralab.values.remembering import KnownValues
 
 POD = Form.from_schema(Schemas.standard().schema_of("v1", "Pod"))
 TEXTS = st.sampled_from(["a", "b", ""])
@@ -98,3 +100,15 @@ def test_a_shape_with_long_names_is_not_kept():
     shapes = FieldSetCache()
     shapes.keep(POD, ("x" * 100_000,), {})
     assert shapes.get(POD, ("x" * 100_000,)) is None
+
+
+@given(st.lists(PODS, max_size=4))
+def test_copies_have_the_owned_fields_of_their_original(pods):
+    writer = FieldManager(manager="m", api_version="v1", now="2026-01-01T00:00:00Z")
+    schema = Schemas.standard().schema_of("v1", "Pod")
+    POD.copies = KnownValues()
+    for pod in pods * 2:
+        found = managed_fields.update(None, pod, schema, writer)
+        known, POD.copies = POD.copies, None
+        assert found == managed_fields.update(None, pod, schema, writer)
+        POD.copies = known

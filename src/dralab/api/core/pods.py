@@ -127,13 +127,16 @@ class PodStrategy(WithPods):
 
     def validate(self, value: JsonDict) -> list[FieldError]:
         """Return the errors of a new pod."""
-        return self._known.judged(PodFacts.of(value["spec"], value["metadata"]))[0]
+        return self.judged(value)[0]
 
     def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:
         """Return the warnings about a new pod."""
-        if old is not None:
-            return []
-        return list(self._known.judged(PodFacts.of(value["spec"], value["metadata"]))[1])
+        return [] if old is not None else self.judged(value)[1]
+
+    def judged(self, value: JsonDict) -> tuple[list[FieldError], list[str]]:
+        """Return the errors of a new pod, or its warnings if there are none."""
+        errors, told = self._known.judged(PodFacts.of(value["spec"], value["metadata"]))
+        return errors, list(told)
 
     def _problems(self, pod: PodFacts) -> list[FieldError]:
         comparing = self.may_compare(None)

@@ -223,6 +223,10 @@ Answer = HttpResponse | WatchStream | ByteStream | Upgrade | Proxied
 
 def with_headers(answer: Answer, headers: Sequence[tuple[str, str]]) -> Answer:
     """Return an answer with more headers; proxied answers keep their own."""
+    if type(answer) is HttpResponse:  # nearly all, and this takes a third of the time
+        return HttpResponse(
+            status=answer.status, headers=(*answer.headers, *headers), body=answer.body
+        )
     if isinstance(answer, (HttpResponse, WatchStream, ByteStream)):
         return replace(answer, headers=(*answer.headers, *headers))
     return answer

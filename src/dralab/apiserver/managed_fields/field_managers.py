@@ -27,6 +27,7 @@ from dralab.apiserver.managed_fields.field_set_cache import FieldSetCache, shape
 from dralab.apiserver.managed_fields.forms import Form, StepError
 from dralab.apiserver.managed_fields.paths import FieldSet
 from dralab.values.json_types import JsonDict
+from dralab.values.remembering import json_key
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL: Final = "kubectl"
@@ -116,12 +117,17 @@ def _created(
     """Return the one entry of a new object; the common case, without other owners."""
     form = Form.from_schema(schema)
     trackable = _trackable(new)
-    shape = shape_of(trackable, form)
-    fields = None if shape is None else SHAPES.get(form, shape)
+    key = None if form.copies is None else json_key(trackable)
+    fields = None if form.copies is None else form.copies.get(key)
     if fields is None:
-        fields, _ = typed.compared(_trackable({}), trackable, form)
-        if shape is not None:
-            SHAPES.keep(form, shape, fields)
+        shape = shape_of(trackable, form)
+        fields = None if shape is None else SHAPES.get(form, shape)
+        if fields is None:
+            fields, _ = typed.compared(_trackable({}), trackable, form)
+            if shape is not None:
+                SHAPES.keep(form, shape, fields)
+        if form.copies is not None:
+            form.copies.keep(key, fields)
     fields = _without_reset(fields, writer)
     if not fields:
         return []

@@ -12,6 +12,8 @@ import orjson
 
 from dralab.api.messages import Messages, message_of
 from dralab.api.schemas import Schema
+from dralab.apiserver.managed_fields.paths import FieldSet
+from dralab.values.remembering import KnownValues
 
 Kind = Literal["scalar", "atomic", "fields", "map", "set"]
 Scalar = Literal["string", "numeric", "boolean", "any"]
@@ -29,7 +31,7 @@ class Form:
     map or set (lists). `scalar` is the type of a plain value. `keys` tells the elements of a list
     apart, with the default of a key that is not there. `holds` is "list" or "dict" where the schema
     says that an atomic value is one. `zeros` are the fields of a struct that are
-    always there in Go.
+    always there in Go. `copies` are the fields of whole objects, if many are equal.
     """
 
     __slots__ = (
@@ -40,6 +42,7 @@ class Form:
         "_rest",
         "_schema",
         "closed",
+        "copies",
         "holds",
         "keys",
         "kind",
@@ -56,6 +59,8 @@ class Form:
         self.kind: Kind = _kind(schema)
         self.open = schema is None or (schema.free and not schema.type and not schema.map_type)
         self.closed = schema is not None and schema.is_struct
+        copied = schema is not None and schema.copied
+        self.copies: KnownValues[FieldSet] | None = KnownValues() if copied else None
         self.keys: tuple[tuple[str, Any], ...] = ()
         self.zeros = NOTHING
         self._only: str | None = None

@@ -97,11 +97,16 @@ def create(
         checks=metadata_checks(kind.group, kind.plural),
         owners_by_index=OWNERS_BY_INDEX in context.rules.features,
     )
-    with restored(value, empties):
-        errors += rules.validate(value)
+    if empties:  # errors show them, warnings do not
+        with restored(value, empties):
+            wrong = rules.validate(value)
+        told = [] if wrong else rules.warnings(value)
+    else:
+        wrong, told = rules.judged(value)
+    errors += wrong
     if errors:
         raise invalid(context, kind, meta.get("name", ""), errors)
-    options.warnings += rules.warnings(value)
+    options.warnings += told
     review.name = meta["name"]
     admission.validate(context, review)
     context.rules.foresee(kind, value)

@@ -6,14 +6,15 @@ were; here they come back for a moment.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Final, NamedTuple
 
 from dralab.api.fields import FieldError
 from dralab.api.scalar_decoding import EmptyField
 from dralab.values.json_types import JsonDict
 
 Path = tuple[str | int, ...]
+NOTHING: Final = nullcontext()
 
 
 class EmptyPlace(NamedTuple):
@@ -57,11 +58,15 @@ def holder_of(value: JsonDict, place: EmptyPlace) -> JsonDict | None:
     return found if isinstance(found, dict) else None
 
 
-@contextmanager
 def restored(
     value: JsonDict, empties: Sequence[EmptyPlace], *, shown: bool = False
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Restore inside the fields that were sent empty; with `shown` only those JSON always has."""
+    return _restored(value, empties, shown=shown) if empties else NOTHING
+
+
+@contextmanager
+def _restored(value: JsonDict, empties: Sequence[EmptyPlace], *, shown: bool) -> Iterator[None]:
     put: list[tuple[JsonDict, str, EmptyPlace]] = []
     for place in empties:
         holder, name = holder_of(value, place), str(place.path[-1])

@@ -9,9 +9,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import orjson
-
 from dralab.values.json_types import JsonObject
+from dralab.values.remembering import json_key
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
@@ -33,7 +32,6 @@ READ: Final = frozenset({MIRROR, DELETION_COST, SECCOMP_POD, *OLD_ANNOTATIONS})
 READ_PREFIXES: Final = (APPARMOR, SECCOMP_CONTAINER)
 # The volume that a server adds to each pod has a name by chance: for rules, one is like another.
 BY_CHANCE: Final = re.compile(rb"kube-api-access-[a-z0-9]{5}(?=\")")
-LONGEST: Final = 8192  # bytes of a key
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +65,8 @@ class PodFacts:
 
     def key(self) -> bytes | None:
         """Return what differs wherever a fact does; None where it would be long."""
-        try:
-            text = orjson.dumps(self)  # every field, also one that is added
-        except TypeError:
-            return None  # a number of over 64 bits
-        if len(text) > LONGEST:
+        text = json_key(self)  # every field, also one that is added
+        if text is None:
             return None
         names = set(BY_CHANCE.findall(text))
         return BY_CHANCE.sub(b"*", text) + b"%d" % len(names) if names else text

@@ -4,12 +4,10 @@ All rules of a pod take as long as the rest of its creation, so what was judged 
 """
 
 from collections.abc import Callable
-from typing import Final
 
 from dralab.api.core.pod_rules.facts import PodFacts
 from dralab.api.fields import FieldError
-
-MOST: Final = 1024
+from dralab.values.remembering import KnownValues
 
 
 class KnownPods:
@@ -21,18 +19,15 @@ class KnownPods:
         warnings: Callable[[PodFacts], list[str]],
     ) -> None:
         self._problems, self._tell = problems, warnings
-        self._warnings: dict[bytes, tuple[str, ...]] = {}
+        self._warnings = KnownValues[tuple[str, ...]]()
 
     def judged(self, pod: PodFacts) -> tuple[list[FieldError], tuple[str, ...]]:
         """Return the errors of a pod, and what to warn of where nothing is."""
         key = pod.key()
-        if key is not None and (found := self._warnings.get(key)) is not None:
+        if (found := self._warnings.get(key)) is not None:
             return [], found
         if errors := self._problems(pod):
             return errors, ()
         told = tuple(self._tell(pod))
-        if key is not None:
-            if len(self._warnings) >= MOST:
-                self._warnings.clear()
-            self._warnings[key] = told
+        self._warnings.keep(key, told)
         return [], told
