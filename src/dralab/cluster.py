@@ -180,7 +180,7 @@ class Cluster:
 
     @property
     def server(self) -> ApiServer:
-        """The server, for those who want its store or its verbs."""
+        """The server, for access to its store or its verbs."""
         if self._server is None:
             raise RuntimeError("the cluster is not running: use `with Cluster() as cluster:`")
         return self._server
@@ -202,7 +202,7 @@ class Cluster:
 
     @property
     def ca(self) -> str:
-        """What clients of a server with `tls` have to trust, as PEM; else empty."""
+        """The CA of a server with `tls`, as PEM; empty without TLS."""
         return read_own(self._trusted).decode("ascii") if self._trusted is not None else ""
 
     @property
@@ -212,7 +212,7 @@ class Cluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """A kubeconfig file for the administrator; it is gone when the cluster is."""
+        """A kubeconfig file for the administrator; deleted with the cluster."""
         found = self._directory() / "kubeconfig"
         if not found.exists():
             self.write_kubeconfig(found)
@@ -220,7 +220,7 @@ class Cluster:
 
     @property
     def kept(self) -> Path:
-        """The directory of what belongs to the store; gone with the cluster if it is in memory."""
+        """The directory of the store's files; deleted with the cluster if it is in memory."""
         data = self.options.data
         return self._directory() if str(data) == MEMORY else Path(data)
 
@@ -240,7 +240,7 @@ class Cluster:
         write_privately(path, text)
 
     def when_idle(self, call: Callable[[], object], *, events: bool = False) -> None:
-        """Have `call` called in the server's thread once it has read and answered everything.
+        """Call a function in the server's thread once it has answered everything.
 
         Everything but events, which it leaves for last; with `events`, those too. For a cluster
         that serves from its own thread; any thread may ask.
@@ -430,7 +430,7 @@ class Cluster:
         return server
 
     def _pods_names(self) -> list[str]:
-        """Return the addresses by which pods with a network call the server."""
+        """Return the addresses at which pods with a network reach the server."""
         if not self.options.pods_host:
             return []
         service = ipaddress.ip_network(self.options.service_network)[1]
@@ -452,7 +452,7 @@ class Cluster:
         return Kinds.standard(also=None if options.all_versions else (), release=self.release)
 
     def _note_release(self, server: ApiServer) -> None:
-        """Note which release writes to the store; read what others wrote as this one has it."""
+        """Record the release that writes to the store; read objects of others in its form."""
         from dralab.apiserver.storage.writers import Notes, note_writers, writers_of
         from dralab.apiserver.verbs.upkeep.migration import read_anew
 

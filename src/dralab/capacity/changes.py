@@ -1,4 +1,4 @@
-"""What may happen to a cluster: nodes come and go, are cordoned or tainted, pods end.
+"""Changes of a cluster: nodes are added, removed, cordoned or tainted; pods end.
 
 Each change is applied to a model and returns the pods that lose their place. Names that are not
 there are `UnknownName`: a question about a node that does not exist has no answer.
@@ -25,7 +25,7 @@ REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class UnknownName(ValueError):  # noqa: N818 - it says what happened
-    """A change names something that is not there; `known` are the names that are."""
+    """A change names something that does not exist; `known` are the names that do."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         near = difflib.get_close_matches(name, list(known), n=2)
@@ -34,22 +34,22 @@ class UnknownName(ValueError):  # noqa: N818 - it says what happened
 
 
 class SupposedChange(Protocol):
-    """Something that happens to a cluster."""
+    """One change of a cluster."""
 
     def apply(self, model: ClusterModel) -> list[PodInfo]:
-        """Change the model; return the pods that lose their place, as pods that wait."""
+        """Change the model; return the displaced pods, as waiting ones."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AddNodes:
-    """Nodes of a known shape, or copies of a node that is there, with their devices."""
+    """Nodes of a known shape, or copies of an existing node, with their devices."""
 
     like: str
     count: int
 
     def apply(self, model: ClusterModel) -> list[PodInfo]:
-        """Add the nodes; no pod loses its place."""
+        """Add the nodes; no pod is displaced."""
         objects = (
             copies(model, self.like, self.count)
             if model.node(self.like) is not None
@@ -62,12 +62,12 @@ class AddNodes:
 
 @dataclass(frozen=True, slots=True)
 class RemoveNode:
-    """A node goes, with its devices."""
+    """A node is removed, with its devices."""
 
     name: str
 
     def apply(self, model: ClusterModel) -> list[PodInfo]:
-        """Remove the node; its pods lose their place, those of DaemonSets end."""
+        """Remove the node; its pods are displaced, those of DaemonSets end."""
         node_named(model, self.name)
         leaving = displaced(model, model.on(self.name))
         for name in [
@@ -100,7 +100,7 @@ class Uncordon:
     name: str
 
     def apply(self, model: ClusterModel) -> list[PodInfo]:
-        """Uncordon the node; no pod loses its place."""
+        """Uncordon the node; no pod is displaced."""
         node_named(model, self.name)
         model.uncordon(self.name)
         return []
@@ -108,7 +108,7 @@ class Uncordon:
 
 @dataclass(frozen=True, slots=True)
 class MovePod:
-    """A pod, running or waiting, is made again for one node, before the pods that wait."""
+    """A pod is created again for one node, before the waiting pods are scheduled."""
 
     key: NamespacedName
     node: str
@@ -141,7 +141,7 @@ class Taint:
     taint: Mapping[str, Any]
 
     def apply(self, model: ClusterModel) -> list[PodInfo]:
-        """Taint the node; NoExecute makes pods leave that do not tolerate it for ever."""
+        """Taint the node; NoExecute displaces pods that do not tolerate it for ever."""
         node = node_named(model, self.name)
         taints = [*taints_of(node), dict(self.taint)]
         model.put_node({**node, "spec": {**spec_of(node), "taints": taints}})
@@ -161,7 +161,7 @@ class Without:
     key: NamespacedName
 
     def apply(self, model: ClusterModel) -> list[PodInfo]:
-        """Take the pods away; they do not come back."""
+        """Remove the pods; they are not created again."""
         ending = [
             pod
             for pod in (*[each.pod for each in model.running.values()], *model.waiting)
@@ -201,7 +201,7 @@ class UpgradeDriver:
     at_once: int = 1
 
     def apply(self, model: ClusterModel) -> list[PodInfo]:
-        """Upgrade all nodes; return the pods that have no place in the end, and note who moved."""
+        """Upgrade all nodes; return the pods that have no node in the end, and record the moves."""
         mine = [item for item in model.slices.values() if item["spec"]["driver"] == self.driver]
         if not mine:
             drivers = {item["spec"]["driver"] for item in model.slices.values()}
@@ -299,7 +299,7 @@ def bound_to(pod: JsonObject, node: str) -> JsonDict:
 
 
 def displaced(model: ClusterModel, placements: Iterable[PodPlacement]) -> list[PodInfo]:
-    """Take pods from their nodes; return those that a controller creates again, as waiting pods.
+    """Remove pods from their nodes; return those that a controller creates again, as waiting pods.
 
     Pods of DaemonSets belong to their node and end with it.
     """
@@ -319,7 +319,7 @@ def of_daemon_set(pod: JsonObject) -> bool:
 
 
 def controllers(model: ClusterModel, obj: JsonObject) -> Iterator[tuple[str, str]]:
-    """Yield kind and name of what controls an object, then of what controls that.
+    """Yield kind and name of an object's controller, of the controller's controller, and so on.
 
     A ReplicaSet that is not among the objects is taken to be its Deployment's, by its name.
     """

@@ -32,7 +32,7 @@ NONE_HELPS = "no node has room for it, even without all pods that may be moved"
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """A pod that waits all the same, and why; `is_proved` if no moves at all would help it."""
+    """A pod that still waits, and why; `is_proved` if no moves at all would help it."""
 
     pod: PodInfo
     why: str
@@ -41,7 +41,7 @@ class Unserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defragmentation:
-    """Clearings in the order in which they are carried out, and who waits all the same.
+    """Clearings in the order in which they are carried out, and the pods that still wait.
 
     `fitting` are pods that need no moves, with their places. `at_best` bounds how many of all the
     pods can be served by any moves; None: not known, because OR-Tools is not installed or some
@@ -122,7 +122,7 @@ def _unserved(found: Clearing) -> Unserved:
 
 
 def _at_best(model: ClusterModel, pods: Sequence[PodInfo], costs: MoveCosts) -> int | None:
-    """Return how many of the pods any moves can serve at most, by their devices; None: not known.
+    """Return an upper bound on the pods that moves can serve, by their devices; None if unknown.
 
     All pods that run are kept running, on whichever node.
     """

@@ -1,4 +1,4 @@
-"""Sets of pods whose leaving might make room on a node, from the cheapest on.
+"""Sets of pods whose removal may make room on a node, the cheapest first.
 
 Sets are counted first: a set can free at most the devices of its pods and those that share counters
 with them. The allocator is asked only about sets that free enough by this count.
@@ -27,7 +27,7 @@ class Departure(NamedTuple):
 
 @dataclass(slots=True)
 class Tries:
-    """A budget of tries: `left` may go below zero when more were wanted."""
+    """A budget of tries; `left` is negative if more were needed."""
 
     left: int
 
@@ -54,7 +54,7 @@ class _NodePods:
 
 
 class Departures:
-    """The sets of pods of each node; what is found out about a node is kept until it changes."""
+    """The sets of pods of each node; results about a node are kept until it changes."""
 
     def __init__(self, model: ClusterModel, costs: MoveCosts) -> None:
         self.model = model
@@ -94,7 +94,7 @@ class Departures:
     def sets(
         self, need: PodToPlace, row: int, most: int | None, least: int, tries: Tries
     ) -> Iterator[Departure]:
-        """Yield the sets of at least and at most so many pods that might do, the cheapest first.
+        """Yield the sets of pods within these sizes that may suffice, the cheapest first.
 
         It ends early when the tries do.
         """
@@ -137,7 +137,7 @@ class Departures:
     def _counted(
         self, need: PodToPlace, row: int, node: _NodePods
     ) -> tuple[WantedDevices, Sequence[int]] | None:
-        """Return what the pod wants on a node, and what each pod's leaving may free of it."""
+        """Return the devices that the pod wants on a node, and those that each removal may free."""
         if not need.claims or need.demand.extended:
             return None
         asked = need.demand.signature

@@ -1,4 +1,4 @@
-"""Takes the steps of a plan in a real cluster, one by one, and stops where one does not hold.
+"""Carries out a plan in a real cluster step by step, and stops when a step fails.
 
 Pods leave through the Eviction API, so disruption budgets count. Each step waits until the pod is
 gone, and until the one that its controller makes in its place is ready on the node of the plan.
@@ -53,7 +53,7 @@ class Consent:
 
 
 class StepFailedError(Exception):
-    """A step that does not hold; its text says why."""
+    """A step that failed; its text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Stop:
 
 @dataclass(kw_only=True)
 class Execution:
-    """What it takes to carry out a plan: a cluster, time, and where progress is told.
+    """Carries out a plan: in a cluster, with a clock, reporting progress.
 
     `pause` lets some seconds pass. `keep` stores a pod that is about to be deleted and returns
     where, `dropped` forgets it again. `reread` returns the cluster as it is by then. A step may
@@ -87,7 +87,7 @@ class Execution:
     _now: dict[str, JsonDict] = field(default_factory=dict)
 
     def objections(self, steps: Iterable[Step], consent: Consent) -> list[str]:
-        """Return what the user has to allow before anything may be changed. ApiError."""
+        """Return the consent that is still needed before anything may be changed. ApiError."""
         found: dict[str, None] = {}
         for step in steps:
             if not isinstance(step, MoveStep):
@@ -102,7 +102,7 @@ class Execution:
         return list(found)
 
     def run(self, steps: Sequence[Step]) -> Stop | None:
-        """Take all steps; None: each of them held."""
+        """Carry out all steps; return None if each succeeded."""
         moved = 0
         try:
             for number, step in enumerate(steps):
@@ -214,7 +214,7 @@ class Execution:
         return uid_of(now) != uid_of(pod)
 
     def _has_released(self, pod: JsonDict) -> bool:
-        """Return whether the claims of a pod that is gone are gone too, free, or others'."""
+        """Return whether the claims of a deleted pod are deleted, free, or used by others."""
         for name in claim_names(pod):
             try:
                 claim = self.client.get(CLAIMS, name, key_of(pod).namespace)
@@ -322,7 +322,7 @@ class Execution:
         return sorted(found)
 
     def _check(self, rest: Iterable[Step]) -> None:
-        """StepFailedError if what is left of the plan does not work in the cluster as it is now."""
+        """StepFailedError: the rest of the plan does not work in the present cluster."""
         model = self.reread()
         for name in self._closed:
             model.uncordon(name)
@@ -350,7 +350,7 @@ class Execution:
             model.place(found)
 
     def _wait(self, done: Callable[[], bool], why: Callable[[], str]) -> None:
-        """Ask again and again until something is done; StepFailedError when the time is over."""
+        """Poll until something is done; StepFailedError at the timeout."""
         until = self.clock.now() + int(self.timeout * SECOND)
         while True:
             try:

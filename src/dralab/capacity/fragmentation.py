@@ -1,4 +1,4 @@
-"""How much of what is free is of use to the pods that there are.
+"""How much of the free capacity the existing kinds of pods can use.
 
 A free device is stranded for a kind of pods where the kind does not fit on its node, although the
 device by itself would do. Weighted with how often each kind occurs this is the measure of FGD
@@ -25,7 +25,7 @@ MOST_KINDS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class PodKind:
-    """Pods that ask for the same: one of them, the claims it has alone, and how many there are."""
+    """Pods with equal requests: one of them, its own claims, and their number."""
 
     pod: PodInfo
     claims: Sequence[JsonDict]
@@ -39,7 +39,7 @@ class PodKind:
 
 @dataclass(frozen=True, slots=True)
 class KindFragmentation:
-    """The devices that are free for a kind, and those of them on nodes where it does not fit.
+    """The free devices for a kind, and those stranded on nodes where it does not fit.
 
     `nodes` are those on which the kind fits.
     """
@@ -114,7 +114,7 @@ def _pods_with_claims(model: ClusterModel) -> Iterable[tuple[PodInfo, list[JsonD
 
 
 def _own_claims(placement: PodPlacement) -> list[JsonDict]:
-    """Return the claims that a pod has for itself."""
+    """Return the claims that only this pod uses."""
     return [plan.claim for plan in placement.plans if plan.consumer["resource"] == "pods"]
 
 

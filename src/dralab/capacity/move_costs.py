@@ -22,7 +22,7 @@ BELONGS: Final = "it belongs to its node"
 
 
 class MoveCosts:
-    """The cost of moving each pod; `refused` says, by uid, why a pod is left where it is.
+    """The cost of moving each pod; `refused` says, by uid, why a pod must stay.
 
     By moves, each costs 1. By cost, a move costs 10, and 10 more for each lower priority that
     pods have, and up to 9 more the longer the pod runs compared with the others.
@@ -68,7 +68,7 @@ def _why_not(pod: PodInfo, budgets: Iterable[tuple[JsonDict, int]]) -> str:
 
 
 def _allowed(budget: JsonDict, running: Iterable[PodPlacement]) -> int:
-    """Return how many pods of a budget may go; of one without a status, by counting its pods."""
+    """Return how many pods of a budget may be evicted; counts its pods if it has no status."""
     if "status" in budget:
         return disruptions_allowed(budget)
     spec: Mapping[str, object] = spec_of(budget)

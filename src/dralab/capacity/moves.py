@@ -52,7 +52,7 @@ class Clearing:
 
     @property
     def is_proved(self) -> bool:
-        """Whether no plan is cheaper; or, where none was found, whether there is none."""
+        """Whether no plan is cheaper; if none was found, whether none exists."""
         return self.impossible if self.placement is None else self.bound >= self.cost
 
 
@@ -213,7 +213,7 @@ class _MoveSearch:
         heappush(self._heap, _Candidate(cost, tie, next(self._numbers), row))
 
     def _push_next(self, row: int) -> None:
-        """Let the next set of a node wait for its turn."""
+        """Queue the next set of a node."""
         departure = next(self._sets[row], None)
         if departure is None:
             return
@@ -231,7 +231,7 @@ class _MoveSearch:
         return True
 
     def _lengthen(self, each: _Candidate, departure: Departure) -> None:
-        """Try a set again later, when others may move as well."""
+        """Queue a set again, with moves of other pods allowed."""
         cost = each.cost + self.costs.least
         longer = (cost - departure.cost) // self.costs.least
         room = self.most is None or len(departure.pods) + longer <= self.most

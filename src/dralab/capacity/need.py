@@ -1,4 +1,4 @@
-"""What a waiting pod needs of a node, and whether it would have it without some of the pods there.
+"""What a waiting pod needs of a node, and whether removing pods would provide it.
 
 The quick answer compares devices, CPU, memory and other amounts, and ignores ports, affinity and
 spread. So a "no" is certain, and a "yes" has to be confirmed by placing the pod.
@@ -52,7 +52,7 @@ class PodToPlace:
         return max(0, self.devices - self.model.devices.free_for(self.claims, [row])[0].free)
 
     def met_without(self, row: int, leaving: Sequence[PodPlacement]) -> bool | None:
-        """Return whether a node would do without some of its pods; None: that is not known."""
+        """Return whether the pod would fit without some of the node's pods; None if unknown."""
         table = self.model.state.table
         freed: Counter[str] = Counter({PODS: len(leaving)})
         for each in leaving:

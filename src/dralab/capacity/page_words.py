@@ -1,4 +1,4 @@
-"""Why pods wait on a model, in the words of `dralab explain`: code, cause, numbers, the best help.
+"""Why pods of a model wait, in the words of `dralab explain`: code, cause, numbers, the best help.
 
 Pods that ask for the same and are refused for the same reasons are told the same.
 """
@@ -31,7 +31,7 @@ class WaitingReason:
 
 
 class PageWords:
-    """Tells refusals of a model that does not change meanwhile."""
+    """Explains refusals of a model that does not change meanwhile."""
 
     def __init__(self, model: ClusterModel) -> None:
         self._model = model
@@ -65,7 +65,7 @@ class PageWords:
 
     @cached_property
     def _empty(self) -> Problem:
-        """The problem of no claims: what is in use is found out once."""
+        """The problem without claims, computed once."""
         return self._model.devices.everywhere(())[1]
 
     @cached_property

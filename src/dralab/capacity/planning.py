@@ -1,4 +1,4 @@
-"""Nodes to add so that waiting pods run: the fewest, or the cheapest; and nodes that can go.
+"""Nodes to add so that waiting pods run, the fewest or the cheapest; and nodes to remove.
 
 A plan is grown node by node: the shape comes next whose node serves most for its price, where
 pods that every shape serves badly count more. Then nodes are left out again as long as all pods
@@ -88,14 +88,14 @@ def plan(model: ClusterModel, prices: Mapping[str, float], budget: float | None 
 
 @dataclass(frozen=True, slots=True)
 class Removable:
-    """Nodes that can go, in this order, with the pods that then move, and those that must stay."""
+    """Nodes that can be removed, in order, with the pods that move; and those that must stay."""
 
     nodes: Sequence[tuple[str, Sequence[tuple[PodInfo, str]]]]
     stay: Mapping[str, str]
 
 
 def removable(model: ClusterModel, refused: Mapping[str, str]) -> Removable:
-    """Return nodes that can go while every pod that runs, or would start, still does.
+    """Return nodes that can be removed while every running or starting pod still runs.
 
     Nodes with the fewest pods come first; `refused` are pods that may not move, by uid, with why.
     The model is left as it was. It is a way that works, not the largest set of nodes there is.
@@ -202,7 +202,7 @@ class _Planner:
         return nodes
 
     def reduced(self, nodes: Counter[str], wanted: Sequence[PodInfo]) -> Counter[str]:
-        """Return the nodes without those that are not needed, the dearest first."""
+        """Return the nodes without those that are not needed; the dearest are tried first."""
         for name in sorted(nodes, key=lambda name: -self.prices[name]):
             while nodes[name]:
                 fewer = nodes - Counter({name: 1})
@@ -212,7 +212,7 @@ class _Planner:
         return nodes
 
     def least(self, served: Sequence[PodInfo]) -> float | None:
-        """Return the least price that any plan for these pods has; None: not known."""
+        """Return a lower bound on the price of plans for these pods; None if unknown."""
         there = {pod.uid for pod in served}
         counts: list[int] = []
         claims: list[list[JsonDict]] = []
@@ -277,7 +277,7 @@ class _Planner:
         return found
 
     def _measure(self, name: str, kind: object, pods: Sequence[PodInfo]) -> str:
-        """Note how many pods of a kind one node of a shape serves; return why if it serves none."""
+        """Record how many pods of a kind a node of a shape serves; return why it serves none."""
         with self.model.tentatively():
             self._one(name)
             decided = self.model.run(pods)

@@ -1,4 +1,4 @@
-"""Places for pods that have to leave a node: where they fit, or where others make way for them.
+"""Places for pods that have to leave a node: where they fit, or where others are moved for them.
 
 Each step is carried out on the model with the devices that the allocator chooses, so the moves that
 are found work in this order.
@@ -48,7 +48,7 @@ class Relocation:
         self.tries = tries
 
     def direct(self, row: int, pods: Sequence[PodPlacement]) -> list[Move] | None:
-        """Return moves of just these pods, each once; None if there are none, or tries run out."""
+        """Return moves of just these pods, each once; None if impossible, or the tries run out."""
         largest = sorted(pods, key=_size, reverse=True)
         with self.model.tentatively():
             moves = self._as_scheduled(row, largest)
@@ -62,7 +62,7 @@ class Relocation:
         return None
 
     def chained(self, row: int, pods: Sequence[PodPlacement], extra: int) -> list[Move] | None:
-        """Return moves of these pods and of others that make way for them, at that extra cost."""
+        """Return moves of these pods and of others to make room for them, at that extra cost."""
         largest = sorted(pods, key=_size, reverse=True)
         with self.model.tentatively():
             return self._solved(row, [(each, -1, self.need.pod.key) for each in largest], extra)
@@ -74,7 +74,7 @@ class Relocation:
         return Move(pod, each, placement, why, self.costs.of(pod))
 
     def kind_of(self, each: PodPlacement) -> Hashable:
-        """Return what pods have in common that find the same places; its uid if it has none."""
+        """Return the key of pods that fit in the same places; its uid if it is unique."""
         pod = each.pod
         if pod.affinity or pod.anti_affinity or pod.spread or pod.volume_claims or pod.ports:
             return pod.uid
@@ -182,7 +182,7 @@ class Relocation:
     def _ways(
         self, each: PodPlacement, extra: int, busy: set[str]
     ) -> Iterator[tuple[int, list[PodPlacement]]]:
-        """Yield nodes, and pods that would have to leave them for a pod to fit there."""
+        """Yield nodes, with the pods that would have to leave for a pod to fit there."""
         model = self.model
         with model.tentatively():
             pod = model.take_away(each.pod.uid)
@@ -207,7 +207,7 @@ class Relocation:
                         return
 
     def _kind_of_node(self, row: int, moving: PodPlacement) -> object:
-        """Return what nodes have in common between which a plan need not choose."""
+        """Return the key of interchangeable nodes."""
         model, table = self.model, self.model.state.table
         state = model.devices.state_of(row)
         if state is None or self.need.by_pods or table.repelling or table.names[row] == moving.node:

@@ -84,7 +84,7 @@ def steps(model: ClusterModel, found: Defragmentation) -> Iterator[Step]:
 
 
 def cordons(model: ClusterModel, move: Move, also: Iterable[str] = ()) -> tuple[list[str], bool]:
-    """Return the nodes to cordon so that the scheduler moves a pod as planned, and if it will.
+    """Return the nodes to cordon so that the scheduler moves a pod as planned, and whether it will.
 
     The nodes of `also` are cordoned anyway.
     """

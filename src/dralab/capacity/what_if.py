@@ -1,4 +1,4 @@
-"""What becomes of every pod if something changes: who runs, who moves, who waits, and why."""
+"""The fate of every pod after a change: whether it runs, moves or waits, and why."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class PodComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """Everything that the change makes different, and the pods that wait all the same.
+    """The effects of the change, and the pods that still wait.
 
     Pods that run on where they are have no outcome; `unaffected` counts them. `nodes` is how many
     nodes there are before and after; `added` and `removed` name those that differ.
@@ -72,7 +72,7 @@ def what_if(
     *,
     explain: bool = True,
 ) -> WhatIf:
-    """Return what becomes of the pods of a model after some changes; the model stays as it is.
+    """Return the fate of a model's pods after some changes; the model is not changed.
 
     `other` is the cluster that is changed, where it differs from the beginning on; by default the
     model itself. Waiting pods are scheduled in either case, so that what the change brings about

@@ -76,12 +76,12 @@ def bound(tree: Expr) -> CostBound | None:
 
 
 def _is_written(node: Call) -> bool:
-    """Whether one side of a comparison is written in the expression, and so as small as that."""
+    """Whether one side of a comparison is a literal of the expression, which bounds its size."""
     return any(isinstance(each, (Literal, ListNode)) for each in node.args)
 
 
 def _written(node: Call) -> int:
-    """Return what the size of a written pattern adds."""
+    """Return the cost that the size of a literal pattern adds."""
     return sum(
         len(each.value) // 2
         for each in node.args

@@ -16,7 +16,7 @@ from dralab.cel.values import Map
 
 @dataclass(frozen=True, slots=True)
 class CelCaseResult:
-    """What became of one case: no problems is a pass."""
+    """The result of one case: it passed if it has no problems."""
 
     name: str
     problems: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""An expression taken apart at its top-level `&&`, and the comparisons that its parts are.
+"""The top-level `&&` parts of an expression, and the comparisons among them.
 
 For those who say which part of an expression is not met, and where it stands. A part that is not
 a comparison of one path with literals has no comparison: it can still be evaluated by itself.
@@ -60,7 +60,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conjunct:
-    """One part of an expression that has to be true; `text` stands at `span` of the expression."""
+    """One part of an expression that has to be true; `span` is the place of `text`."""
 
     text: str
     span: Span
@@ -68,7 +68,7 @@ class Conjunct:
 
 
 def conjuncts(expression: str, environment: Environment) -> tuple[Conjunct, ...]:
-    r"""Return the parts of an expression; one part where it cannot be taken apart.
+    r"""Return the parts of an expression; one part if it cannot be split.
 
     >>> from dralab.cel.device import environment
     >>> text = 'device.driver == "a" && (device.attributes["a"].kind == "x" || false)'
@@ -149,7 +149,7 @@ class _ConjunctReader:
         self.shift = shift
 
     def comparison(self, tree: Expr) -> Comparison | None:
-        """Return what a part compares with what, None if it does something else."""
+        """Return the comparison that a part is, None if it is something else."""
         if path := self.path(tree):
             return self.made(path, "has" if _is_test(tree) else "==", (True,), None)
         if not isinstance(tree, Call):
@@ -224,7 +224,7 @@ class _ConjunctReader:
         )  # fmt: skip
 
     def path(self, tree: Expr) -> Path:
-        """Return the chain of selections and constant indexes that a tree is; empty if none."""
+        """Return a tree's chain of selections and constant indexes; empty if it is not one."""
         steps: list[str] = []
         while True:
             match tree:
@@ -247,7 +247,7 @@ class _ConjunctReader:
                     return ()
 
     def names(self, path: Path) -> tuple[Span | None, ...]:
-        """Return where each step of a path stands, looked for one after the other."""
+        """Return the position of each step of a path, searched one after the other."""
         found: list[Span | None] = []
         after = 0
         for step in path:
@@ -297,7 +297,7 @@ def _is_test(tree: Expr) -> bool:
 
 
 def _constant(tree: Expr) -> tuple[Any, ...]:
-    """Return the literal that a tree is and its value; empty if it is invalid."""
+    """Return a tree's literal and value; empty if it is not a literal."""
     if isinstance(tree, Literal):
         return tree, tree.value
     if (

@@ -1,4 +1,4 @@
-"""Environments: which names, functions, macros and rules an expression is compiled with.
+"""Environments: the names, functions, macros and rules for compiling an expression.
 
 An environment is a frozen value. `extended` makes a new one with more variables or functions, so
 other kinds of devices can have their own; sizes say how large the values of a variable may be,
@@ -103,7 +103,7 @@ class Environment:
         messages: frozenset[str] | None = None,
         open_message: str | None = None,
     ) -> "Environment":
-        """Return an environment with more in it; what is given replaces what has its name."""
+        """Return an environment with additions; they replace definitions of the same name."""
         return replace(
             self,
             variables={**self.variables, **(variables or {})},

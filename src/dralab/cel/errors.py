@@ -57,7 +57,7 @@ class CelError(Exception):
 
 
 class NoSuchKeyError(CelError):
-    """A map that has not the key that it is asked for; `shown` is how the key is written."""
+    """A map does not have a key; `shown` is how the key is written."""
 
     def __init__(self, shown: str) -> None:
         super().__init__(f"no such key: {shown}")
@@ -72,12 +72,12 @@ class CostExceededError(CelError):
 
 
 class NoSuchOverloadError(CelError):
-    """An operation that its operands' types do not have."""
+    """An operation that is not defined for its operands' types."""
 
     def __init__(self) -> None:
         super().__init__("no such overload")
 
 
 def no_such_overload() -> CelError:
-    """Return the error of an operation that its operands' types do not have."""
+    """Return the error of an operation that is not defined for its operands' types."""
     return NoSuchOverloadError()

@@ -47,7 +47,7 @@ class EntrySizes:
 
 @dataclass(frozen=True, slots=True)
 class MacroVariable:
-    """What is known of a variable of a macro."""
+    """What the estimate knows about a variable of a macro."""
 
     path: Path
     size: CostRange | None
@@ -180,7 +180,7 @@ class Estimator:
         return known
 
     def argument(self, node: Expr) -> PricedArgument:
-        """Return what a price may depend on."""
+        """Return the properties of an argument that a price may depend on."""
         path = self.path(node)
         if path and path[0] == ACCUMULATOR:
             path = ()

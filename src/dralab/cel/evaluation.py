@@ -50,7 +50,7 @@ LATER: Final = object()
 
 
 class LazyBinding:
-    """A variable of `cel.bind`: evaluated, or at least paid for, when it is first used."""
+    """A variable of `cel.bind`: evaluated, or at least charged, when it is first used."""
 
     __slots__ = ("node", "price", "scope", "value")
 
@@ -67,7 +67,7 @@ Scope = Mapping[str, Any]
 
 
 def is_constant(node: Expr) -> bool:
-    """Return whether the API server knows a value before it evaluates anything."""
+    """Return whether the API server folds a value to a constant."""
     if isinstance(node, Literal):
         return True
     if isinstance(node, ListNode):
@@ -125,7 +125,7 @@ class Evaluation:
         return known
 
     def node(self, node: Expr, scope: Scope) -> Step[Any]:
-        """Return the step that finds the value of an expression."""
+        """Return the step that evaluates an expression."""
         kind = type(node)
         if isinstance(node, Call):
             handler: Callable[..., Step[Any]] = SPECIAL.get(node.function, Evaluation.call)
@@ -170,7 +170,7 @@ class Evaluation:
         return value
 
     def not_strictly_false(self, node: Call, scope: Scope) -> Step[Any]:
-        """Return whether a macro continues: only false ends it, an error does not."""
+        """Return whether a macro continues: only false ends it, not an error."""
         value = self.at_once(node.args[0], scope)
         if value is LATER:
             value = yield self.node(node.args[0], scope)
@@ -178,7 +178,7 @@ class Evaluation:
         return value is not False
 
     def select(self, node: Select, scope: Scope) -> Step[Any]:
-        """Return `operand.name` or whether it is there."""
+        """Return `operand.name`, or whether it exists."""
         chain = [node]
         operand = node.operand
         # A chain of selections is one step: long ones cost no depth and little time.
@@ -460,7 +460,7 @@ def root(node: Expr) -> Expr:
 
 
 def is_conditional(node: Expr) -> bool:
-    """Return whether a node is a conditional, which has no price of its own."""
+    """Return whether a node is a conditional, which costs nothing itself."""
     return isinstance(node, Call) and node.function == "_?_:_"
 
 

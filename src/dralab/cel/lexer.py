@@ -43,7 +43,7 @@ class LexicalToken(NamedTuple):
 
 
 class LexicalError(Exception):
-    """A character or a literal that is none."""
+    """An invalid character or literal."""
 
     def __init__(self, problem: Issue) -> None:
         super().__init__(problem.message)

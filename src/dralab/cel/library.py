@@ -77,7 +77,7 @@ def standard() -> Environment:
 
 @lru_cache(maxsize=1)
 def extended() -> Environment:
-    """Return an environment with every extension there is here, Kubernetes' own among them."""
+    """Return an environment with every known extension, including Kubernetes' own."""
     base = kubernetes()
     return Environment(
         functions={

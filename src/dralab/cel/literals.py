@@ -1,4 +1,4 @@
-"""Literals that are wrong in themselves: mixed lists and maps, formats that cannot work.
+"""Checks of literals: mixed lists and maps, impossible formats.
 
 Kubernetes forbids literals whose elements differ in type, except in arguments of `format`.
 Source: cel-go's validators of homogeneous aggregates and of `string.format`.
@@ -93,7 +93,7 @@ def _within(node: Expr, found: set[int]) -> None:
 
 
 def children(node: Expr) -> list[Expr]:
-    """Return what an expression consists of."""
+    """Return the children of an expression."""
     match node:
         case Select():
             return [node.operand]

@@ -43,7 +43,7 @@ class MacroError(Exception):
 
 
 def expand(name: str, target: Expr | None, args: list[Expr], offset: int) -> Expr | None:
-    """Return what a call expands to, or None if it is not a call of a macro."""
+    """Return the expansion of a call, or None if it is not a macro."""
     if target is None:
         return _has(args, offset) if name == "has" and len(args) == 1 else None
     if name == "bind":

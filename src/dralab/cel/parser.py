@@ -100,7 +100,7 @@ class Parser:
         return self.tokens[self.at]
 
     def take_token(self, sign: str) -> LexicalToken | None:
-        """Step over a sign, if it comes next."""
+        """Consume a sign, if it comes next."""
         token = self.tokens[self.at]
         if token.kind == "sign" and token.text == sign:
             self.at += 1
@@ -108,18 +108,18 @@ class Parser:
         return None
 
     def expect(self, sign: str) -> LexicalToken:
-        """Step over a sign, which must come next."""
+        """Consume a sign, which must come next."""
         found = self.take_token(sign)
         if found is None:
             raise self._not(sign)
         return found
 
     def unexpected(self, expected: str) -> GrammarError:
-        """Return the problem that something else stands here than what was expected."""
+        """Return the syntax error of an unexpected token."""
         return GrammarError(_mismatched(self.token, expected), self.token.offset)
 
     def _not(self, sign: str, *others: str) -> GrammarError:
-        """Return the problem that a sign is not here; ANTLR adds or drops one token."""
+        """Return the syntax error of a missing sign; ANTLR adds or drops one token."""
         token, shown = self.token, f"'{sign}'"
         if others:
             shown = "{" + ", ".join(f"'{each}'" for each in (sign, *others)) + "}"
@@ -132,7 +132,7 @@ class Parser:
         return GrammarError(f"Syntax error: {text}", token.offset)
 
     def _no_name(self) -> GrammarError:
-        """Return the problem that no name follows a dot."""
+        """Return the syntax error of a dot without a name."""
         token = self.token
         return _no_alternative("." if token.kind == "end" else f".{token.text}", token)
 
@@ -267,7 +267,7 @@ class Parser:
         return node
 
     def _no_expression(self) -> GrammarError:
-        """Return the problem that no expression begins here; ANTLR looks one token further."""
+        """Return the syntax error of a missing expression; ANTLR looks one token further."""
         token = self.token
         before = self.tokens[self.at - 1].text if self.at else ""
         following = self.tokens[self.at + 1] if token.kind != "end" else token
@@ -283,7 +283,7 @@ class Parser:
         return GrammarError(_mismatched(token, expected), token.offset, *more)
 
     def _beginnings(self, before: str) -> str:
-        """Return what may stand here instead, as ANTLR lists it."""
+        """Return the expected tokens, as ANTLR lists them."""
         if before not in {"(", "["} or self.at < 2:
             return EXPRESSION
         last = self.tokens[self.at - 2]
@@ -375,7 +375,7 @@ class Parser:
         return Struct(name, found, frozenset(optionals), offset=offset)
 
     def called(self, name: str, target: Expr | None, arguments: list[Expr], offset: int) -> Expr:
-        """Return a call, or what a macro makes of it."""
+        """Return a call, or its macro expansion."""
         expanded = None
         if name in self.macros:
             expanded = expand(name, target, arguments, offset)

@@ -49,7 +49,7 @@ class PathTracer:
             self.used.add(path)
 
     def trace(self, node: Expr, aliases: Aliases) -> Step[Path | None]:
-        """Return the path that an expression is, or None after noting what it uses."""
+        """Return the path of an expression, or None after recording the paths that it uses."""
         if id(node) in self.done:
             return self.done[id(node)]
         found: Path | None = yield self.walk(node, aliases)
@@ -93,7 +93,7 @@ class PathTracer:
         return None
 
     def call(self, node: Call, aliases: Aliases) -> Step[Path | None]:
-        """Trace a call: indexes go on with the path of their operand, `in` reads one key."""
+        """Trace a call: indexes extend the path of their operand, `in` reads one key."""
         if node.function in {"_[_]", "_[?_]", "_?._"}:
             path: Path | None = yield self.trace(node.args[0], aliases)
             key = node.args[1]

@@ -189,7 +189,7 @@ def compile_selector(
 
 @dataclass(frozen=True, slots=True)
 class ExpressionCheck:
-    """What validation needs to know of an expression: problems, or the largest cost."""
+    """The result of compiling an expression for validation: problems, or the maximal cost."""
 
     problems: tuple[str, ...]
     max_cost: int

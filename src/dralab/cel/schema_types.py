@@ -187,7 +187,7 @@ def is_embedded(schema: Any) -> bool:
 
 
 def escape(name: str) -> str | None:
-    """Return the name by which a rule reads a property; None if it cannot.
+    """Return the escaped name of a property in rules; None if rules cannot read it.
 
     >>> escape("a-b"), escape("namespace"), escape("1")
     ('a__dash__b', '__namespace__', None)
@@ -203,7 +203,7 @@ def escape(name: str) -> str | None:
 
 
 def value_of(schema: Any, value: Any, *, root: bool = False) -> Any:
-    """Return a JSON value as a rule sees it: times as times, and properties by escaped names."""
+    """Return a JSON value as rules see it: times as times, and properties by escaped names."""
     if value is None or not isinstance(schema, Mapping):
         return from_json(value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Which type may stand for which: assignment with type parameters, as cel-go's checker does it.
+"""Assignability of types with type parameters, as in cel-go's checker.
 
 A `Bindings` maps parameters to types; it is extended on success and left alone on failure.
 """

@@ -198,7 +198,7 @@ class LazyMap(Map):
 
 
 class Message(Map):
-    """A message that an expression has constructed; fields that it does not set are not there."""
+    """A message that an expression has constructed; fields that it does not set are absent."""
 
     __slots__ = ("name",)
 

@@ -55,7 +55,7 @@ def older_generation(
 
 
 def chosen_generation(source: InventorySource, api: str | None) -> str:
-    """Return the generation to read files and a cluster as: what the files are, else the server.
+    """Return the generation of the input: that of the files, else that of the server.
 
     UsageError if it is not clear.
     """
@@ -68,7 +68,7 @@ def chosen_generation(source: InventorySource, api: str | None) -> str:
 
 
 def nothing_asked(source: InventorySource) -> None:
-    """Say that nothing of today's API asks for devices, and what of older ones waits."""
+    """Say that nothing of today's API asks for devices, and what older generations wait for."""
     echo("nothing in the input asks for devices", err=True)
     for name in source.older_with_pods():
         echo(f"pods of {name} wait: add --api {name}", err=True)
@@ -137,13 +137,13 @@ def explain_older(
 
 
 def why_not(cluster: GenerationCluster, placement: PlacementResult) -> str:
-    """Return a page that says why a pod has no node; empty if it has one."""
+    """Return the explanation of why a pod has no node; empty if it has one."""
     return _reason(cluster, placement).text
 
 
 @dataclass(frozen=True, slots=True)
 class _Reason:
-    """Why a pod has no node: for people, and as `explain -o json` tells it."""
+    """Why a pod has no node: as text, and as `explain -o json` prints it."""
 
     text: str = ""
     facts: JsonDict = field(default_factory=dict)

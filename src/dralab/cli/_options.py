@@ -97,7 +97,7 @@ def options(command: Command) -> Command:
 
 
 def options_of(declaring: Callable[..., Any]) -> Callable[[Command], Command]:
-    """Return what adds the options of another function, to which the command passes them on."""
+    """Return a decorator that adds the options of another function."""
     found = inspect.signature(declaring).parameters.values()
     groups = {each.name: each.annotation for each in found if _is_group(each.annotation)}
 

@@ -1,4 +1,4 @@
-"""What commands print: the option -o, and one writer for each of its formats."""
+"""The output of commands: the option -o, and one writer for each of its formats."""
 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

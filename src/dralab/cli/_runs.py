@@ -1,4 +1,4 @@
-"""What the simulating commands share: options, bad input, and resuming."""
+"""Shared by the commands that simulate: options, bad input, and resuming."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -94,7 +94,7 @@ class AuditFlags:
     )
 
     def opener(self) -> "Callable[[], AuditSettings] | None":
-        """Return what opens the audit log; None if there is none. UsageError, UnusableInput."""
+        """Return a function that opens the audit log, or None. UsageError, UnusableInput."""
         if self.audit_policy_file is None and not self.audit_log_path:
             return None
         if self.audit_policy_file is None:

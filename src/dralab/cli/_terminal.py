@@ -1,4 +1,4 @@
-"""What reaches a terminal: every text of every command, with its control characters escaped.
+"""All output to a terminal, with control characters escaped.
 
 Expressions, annotations, messages, file names and the output of drivers are written by others. An
 escape sequence in one of them could move the cursor, hide lines or answer for the user; a
@@ -52,7 +52,7 @@ def write_file(content: bytes) -> None:
 
 
 class LogFormatter(logging.Formatter):
-    """Lines for people: what others have written in them is escaped."""
+    """Log lines for people, with control characters escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as text."""
@@ -60,6 +60,6 @@ class LogFormatter(logging.Formatter):
 
 
 def escape_unconfigured() -> None:
-    """Escape also what is logged before, or without, a command that sets up logging."""
+    """Also escape what is logged before a command sets up logging, or without it."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(LogFormatter())

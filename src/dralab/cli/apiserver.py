@@ -41,7 +41,7 @@ DEFAULT: Final = "127.0.0.1:55441"
 
 
 def _uncollected(command: Callable[P, None]) -> Callable[P, None]:
-    """Let a command begin without garbage collection, which `_serve` begins when it is ready.
+    """Disable garbage collection at the start of a command; `_serve` enables it when it is ready.
 
     Nearly all that is made at the start stays: looking through it again and again takes a tenth of
     the time until then.

@@ -158,7 +158,7 @@ def _content(file: Path) -> Any:
 
 
 def _told(name: str, problems: Sequence[str], *, verbose: bool) -> str:
-    """Print how a case ended, and return that."""
+    """Print the result of a case, and return it."""
     if problems:
         echo("\n     ".join([f"FAIL {name}", *map(str, problems)]))
         return "failed"
@@ -168,6 +168,6 @@ def _told(name: str, problems: Sequence[str], *, verbose: bool) -> str:
 
 
 def _end(counts: Mapping[str, int]) -> None:
-    """Print how many cases ended how; exit code 1 where one failed."""
+    """Print the counts of results; exit code 1 if a case failed."""
     echo(", ".join(f"{count} {how}" for how, count in counts.items()))
     sys.exit(1 if counts["failed"] else 0)

@@ -159,7 +159,7 @@ def read_scene(names: tuple[str, ...], source: str) -> Scene:
 def in_version(
     items: Iterable[JsonDict], version: str, release: str
 ) -> tuple[list[JsonDict], list[str]]:
-    """Return the objects in a version, and what is lost.
+    """Return the objects in a version, and the fields that are lost.
 
     Without a `version` each is in the preferred one that the release has. With a release, fields
     that it does not have are left out. Objects of other groups stay as they are.
@@ -203,7 +203,7 @@ def _of_release(value: JsonDict, release: str) -> tuple[JsonDict, list[str]]:
 
 
 def _kept(given: Any, known: Any) -> Any:
-    """Return what was given without what is not known; what is empty is never known."""
+    """Return the input without unknown fields; empty ones count as unknown."""
     if isinstance(given, Mapping) and isinstance(known, Mapping):
         return {
             name: _kept(value, known.get(name, value))

@@ -226,7 +226,7 @@ def _chosen(only: Sequence[str], skip: Sequence[str]) -> "list[Check]":
 def _surroundings(
     target: Sequence[str], cdi_roots: Sequence[Path], node: str, connection: ClusterConnection
 ) -> "CheckedNode | None":
-    """Return where a driver runs already; None where the bench starts it."""
+    """Return where the driver runs already; None if the bench starts it."""
     from dralab.drivercheck.check_node import CheckedNode
 
     path = Path(target[0])
@@ -248,7 +248,7 @@ def _surroundings(
 
 
 def _hook(command: str) -> "HealthHook":
-    """Return what runs the command of --health-hook."""
+    """Return a function that runs the command of --health-hook."""
     from dralab.drivercheck.targets import filled
 
     words = shlex.split(command)

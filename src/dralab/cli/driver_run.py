@@ -132,7 +132,7 @@ class _Process:
 
 
 def _to_slices(publisher: "SlicePublisher", driver: "Driver", kind: str) -> "Callable[[], None]":
-    """Return a function that reports what happens to published slices."""
+    """Return a function that injects faults into published slices."""
     if kind == "republish":
         return lambda: publisher.renew(driver)
     there = True

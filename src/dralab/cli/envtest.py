@@ -40,7 +40,7 @@ exit 127
 
 @click.group(cls=LazyGroup, commands_table=COMMANDS)
 def group() -> None:
-    """Let tests that use envtest run against dralab, without kube-apiserver and etcd.
+    """Run tests that use envtest against dralab, without kube-apiserver and etcd.
 
     Example: `KUBEBUILDER_ASSETS=$(dralab envtest path) go test ./...`
     """

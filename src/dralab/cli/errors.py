@@ -1,4 +1,4 @@
-"""How commands fail: one line on stderr, and an exit code that scripts can rely on.
+"""Errors of commands: one line on stderr, and an exit code that scripts can rely on.
 
 0: success, or yes. 1: failure, or no (click's ClickException). 2: bad input or usage: a wrong
 option (click's UsageError), a bad file, a server that does not answer, an extra that is not
@@ -23,7 +23,7 @@ def refusing(
     option: str = "",
     kind: type[click.ClickException] = UnusableInput,
 ) -> Iterator[None]:
-    """Let a command fail in one line where one of these errors is raised; it may be an option's."""
+    """Report these errors in one line; they may name an option."""
     try:
         yield
     except errors as error:

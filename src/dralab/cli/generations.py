@@ -1,4 +1,4 @@
-"""What the commands about API generations share: reading documents and finding their generation."""
+"""Shared by the commands about API generations: reading and detecting documents."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -104,7 +104,7 @@ def _of_snapshot(name: str, content: bytes) -> list[tuple[Origin, Any, dict[str,
 def _taken_apart(
     origin: Origin, value: Any, lines: dict[str, int]
 ) -> Iterator[tuple[Origin, Any, dict[str, int]]]:
-    """Yield a document, or the objects of a List, such as `-o json` prints, each by itself."""
+    """Yield a document, or each object of a List, such as `-o json` prints."""
     items = value.get("items") if isinstance(value, dict) else None
     if not isinstance(items, list) or not str(value.get("kind")).endswith("List"):
         yield origin, value, lines
@@ -222,7 +222,7 @@ def good(documents_read: Iterable[InputDocument]) -> list[JsonDict]:
 
 
 def holds(files: Iterable[str], marks: Iterable[bytes]) -> bool:
-    """Return whether files hold one of some texts; unreadable ones are for others to report."""
+    """Return whether files contain one of some texts; unreadable ones are reported elsewhere."""
     marks = tuple(marks)
     try:
         return any(mark in content for _, content in _contents(files) for mark in marks)

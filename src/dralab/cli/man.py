@@ -102,7 +102,7 @@ def _page(
 
 
 def _parts(command: click.Command) -> tuple[str, str]:
-    """Return a command's text and its examples, which stand at the end of either text."""
+    """Return a command's text and its examples, which are at the end of the help or epilog."""
     whole = f"{command.help or ''}\n\n{command.epilog or ''}"
     text, *examples = EXAMPLES.split(whole)
     return text, "\n\n".join(examples)

@@ -59,7 +59,7 @@ def with_spots(source: InventorySource) -> tuple[Snapshot, Spots]:
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Switch the cyclic garbage collector off: a large fleet is millions of objects that stay."""
+    """Disable the garbage collector: a large fleet has millions of objects that stay."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -102,7 +102,7 @@ def _read(source: InventorySource) -> tuple[list[JsonDict], Sequence[Manifest]]:
 
 
 def _repairs(read: Manifests) -> Iterator[str]:
-    """Yield what was probably meant by expressions that do not compile, where that is known."""
+    """Yield probable corrections of expressions that do not compile."""
     wires = (
         device
         for item in read.objects
@@ -127,7 +127,7 @@ def _devices_of(item: JsonDict) -> Sequence[Device]:
 
 
 def _tell(read: Manifests) -> None:
-    """Say on stderr what of the input is not looked at."""
+    """Report on stderr which parts of the input are ignored."""
     _tell_newer(read.newer)
     if read.skipped:
         files = f"{len(read.skipped)} files" if len(read.skipped) > 1 else "1 file"
@@ -234,7 +234,7 @@ class FileSpots:
 
 
 def _column(lines: list[str], line: int, mark: MarkedField) -> tuple[int, int]:
-    """Return line and column of the marked piece, both from 1; 0 where it is written otherwise."""
+    """Return line and column of the marked text, both from 1; 0 if it is written differently."""
     start = mark.span.start if mark.span is not None else 0
     begin = mark.text.rfind("\n", 0, start) + 1
     whole = mark.text[begin:].split("\n", 1)[0]

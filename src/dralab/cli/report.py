@@ -1,4 +1,4 @@
-"""`dralab report`: what a report of a problem has to say about this installation, and no secret."""
+"""`dralab report`: versions and settings for a bug report, without secrets."""
 
 import os
 import platform
@@ -55,7 +55,7 @@ def packages() -> list[str]:
 
 
 def installed(name: str) -> str:
-    """Return the version of a package, or that there is none."""
+    """Return the version of a package, or that it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -63,7 +63,7 @@ def installed(name: str) -> str:
 
 
 def told(program: str) -> str:
-    """Return the version that a program tells, or why it tells none."""
+    """Return the version that a program reports, or why it does not."""
     path = shutil.which(program)
     if path is None:
         return "not on the PATH"

@@ -1,4 +1,4 @@
-"""`dralab snapshot`: save what decides about devices in a cluster to a file."""
+"""`dralab snapshot`: save the objects that decide about devices in a cluster to a file."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -88,7 +88,7 @@ def _table(found: Iterable[DeviceRow], devices: bool) -> Iterator[str]:
 
 
 def _seen(cluster: Snapshot, node: str, driver: str, devices: bool) -> Iterator[str]:
-    """Yield what `--watch` shows: what waits, oldest first, and below it the devices."""
+    """Yield the output of `--watch`: what waits, oldest first, and below it the devices."""
     from dralab.web.waiting_list import waiting_list
 
     waiting = waiting_list(cluster)
@@ -107,7 +107,7 @@ def _seen(cluster: Snapshot, node: str, driver: str, devices: bool) -> Iterator[
 
 
 def _watch(look: Callable[[], Iterator[str]]) -> None:
-    """Show what `look` yields, again and again until Ctrl-C; an unreadable cluster as it was."""
+    """Show what `look` yields until Ctrl-C; keeps the last output if the cluster is unreadable."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -157,7 +157,7 @@ def _by_node(rows: Iterable[DeviceRow]) -> Iterator[tuple[str, ...]]:
 
 
 def _few(holders: Iterable[str]) -> str:
-    """Return some holders and how many more there are."""
+    """Return a few holders and the number of others."""
     names = list(holders)
     more = len(names) - MOST_HOLDERS
     shown = ", ".join(names[:MOST_HOLDERS]) or "-"

@@ -184,7 +184,7 @@ def _profiles(text: str) -> "Sequence[str]":
 
 
 def _tell_without_today(profiles: "Sequence[str]", drivers: "Sequence[str]") -> None:
-    """Say what does not run in a cluster without today's device API."""
+    """Report what does not run in a cluster without today's device API."""
     from dralab.components.older_parts import drivers_of
 
     if "v1" in profiles:

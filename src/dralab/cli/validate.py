@@ -172,7 +172,7 @@ def _print(each: InputDocument) -> None:
 
 
 def _grouped(findings: Sequence[Finding]) -> list[tuple[Finding, int]]:
-    """Return the first finding of each kind with their number: documents of a fleet are alike."""
+    """Return the first finding of each kind and their number: documents of a fleet are similar."""
     kinds: dict[tuple[str, str, object], list[Finding]] = {}
     for finding in findings:
         pattern = "".join(c for c in finding.field if not c.isdigit())

@@ -1,4 +1,4 @@
-"""`dralab what-if`: what becomes of the pods if nodes come and go, are cordoned or tainted."""
+"""`dralab what-if`: the effects on pods if nodes are added, removed, cordoned or tainted."""
 
 import sys
 from collections.abc import Mapping, Sequence

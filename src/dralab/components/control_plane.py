@@ -57,7 +57,7 @@ STORED_ONLY: Final = frozenset(
 
 
 class ControlPlaneHost(Protocol):
-    """What components need of a cluster."""
+    """What components need from a cluster."""
 
     @property
     def client(self) -> Client:
@@ -88,7 +88,7 @@ class ControlPlaneHost(Protocol):
 
 
 class ControlPlane:
-    """The components of a cluster that need no node: `without` names those to leave out.
+    """The components of a cluster that need no node; `without` names those to omit.
 
     `alone` says that no other scheduler ever runs there: it elects no leader. Services of type
     LoadBalancer get addresses of `load_balancers`; without it they wait for a controller that gives
@@ -114,7 +114,7 @@ class ControlPlane:
         self.leadership: Leadership | None = None
 
     def start(self, cluster: ControlPlaneHost) -> None:
-        """Begin beside a server that answers."""
+        """Start, with a running server."""
         randomness = Randomness.from_system() if cluster.seed is None else Randomness(cluster.seed)
         engine = self.engine = LiveEngine(name="dralab-components", clock=cluster.clock)
         reader = SCHEDULER_USER if CONTROLLERS in self.without else READER
@@ -159,7 +159,7 @@ class ControlPlane:
 
 
 def election(engine: Engine, client: Client, scheduler: "Scheduler", identity: str) -> Leadership:
-    """Return what lets a scheduler act while it holds the lease of its name; start it.
+    """Start the leader election of a scheduler, and return it.
 
     kube-scheduler's own lease where the scheduler has the default's name, else one of that name.
     """

@@ -32,7 +32,7 @@ class GrantedDevice:
 
 @dataclass(frozen=True, slots=True)
 class PodOutcome:
-    """The result for a pod: a node and devices, or the reason why it has none."""
+    """The result for a pod: a node and devices, or why it has none."""
 
     pod: str
     node: str
@@ -58,7 +58,7 @@ def is_empty(client: Client) -> bool:
 
 
 def load(client: Client) -> list[NamespacedName]:
-    """Create the example's objects; what is there already stays. Return the keys of its pods."""
+    """Create the example's objects, except existing ones. Return the keys of its pods."""
     kinds = Kinds.standard()
     pods = []
     for obj in objects():

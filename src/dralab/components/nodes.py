@@ -1,4 +1,4 @@
-"""Nodes and drivers put together: kubelets on one manager, drivers in the same process."""
+"""Assembles nodes and drivers: kubelets on one manager, drivers in the same process."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ NODES_USER: Final = "system:serviceaccount:kube-system:dralab-nodes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions:
-    """Which nodes there are to be, and what is on them.
+    """Which nodes to run, and their drivers and runtime.
 
     Nodes may be `named` one by one. Without `nodes` there is one, or as many as the fleet's shape
     has of its own. `drivers` are names of built-in ones, or classes of your own; those that an
@@ -81,7 +81,7 @@ class NodeOptions:
 
 
 class NodesHost(Protocol):
-    """What nodes need of a cluster."""
+    """What nodes need from a cluster."""
 
     @property
     def client(self) -> Client:
@@ -114,7 +114,7 @@ class NodesHost(Protocol):
 
     @property
     def kept(self) -> Path:
-        """The directory of what belongs to the stored objects."""
+        """The directory of files that belong to the stored objects."""
         ...
 
     clock: Clock
@@ -125,7 +125,7 @@ class Nodes:
     """Nodes as a part of a cluster."""
 
     def __init__(self, wanted: NodeOptions) -> None:
-        """Refuse what this installation cannot run. MissingExtraError."""
+        """Refuse options that this installation cannot run. MissingExtraError."""
         if wanted.root is not None:
             require("grpc", "a node whose drivers are programs of their own (--root)")
         self.wanted = wanted
@@ -135,7 +135,7 @@ class Nodes:
         self.runtime: ProcessRuntime | None = None
 
     def start(self, cluster: NodesHost) -> None:
-        """Begin beside a server that answers. ValueError: strangers could run commands there."""
+        """Start, with a running server. ValueError: strangers could run commands there."""
         from dralab.node.kubelet_pages import KubeletPages
 
         if self.wanted.runtime == PROCESS and cluster.server.application.authentication.is_open:
@@ -179,7 +179,7 @@ class Nodes:
         engine.start()
 
     def _storage(self, manager: Manager, cluster: NodesHost) -> JsonDict:
-        """Have volumes be made as the runtime needs them; return the default class."""
+        """Set up volumes as the runtime needs them; return the default class."""
         from dralab.controllers.volume_folders import ACCOUNT, FOLDERS, VolumeFolders, default_class
         from dralab.controllers.volumes import PRETEND
 
@@ -212,7 +212,7 @@ def assemble(
     release: str = MIXED,
     also: Sequence[JsonDict] = (),
 ) -> "Kubelets":
-    """Put nodes and their drivers on a manager, live or simulated; create objects `also`."""
+    """Put nodes and their drivers on a manager, live or simulated; also create objects `also`."""
     from dralab.drivers.publishing import SlicePublisher
     from dralab.node.kubelets import Kubelets
     from dralab.node.simulated_runtime import SimulatedRuntime
@@ -262,7 +262,7 @@ def assemble(
 
 
 def equip(kubelet: "Kubelet", features: Features) -> None:
-    """Let a node have the feature gates that are on, and stand-ins for drivers that do not run."""
+    """Give a node the feature gates that are on, and stand-ins for drivers that do not run."""
     kubelet.claims.of_containers.reports_health = RESOURCE_HEALTH in features
     kubelet.declared = tuple(DECLARED & features)
 
@@ -275,7 +275,7 @@ def equip(kubelet: "Kubelet", features: Features) -> None:
 
 
 def install(kubelet: "Kubelet", driver: "Driver", publisher: "SlicePublisher") -> None:
-    """Have a driver in this process serve a node and publish its devices."""
+    """Run a driver in this process for a node, and publish its devices."""
     from dralab.drivers.hosted_plugin import HostedPlugin
 
     plugin = HostedPlugin(driver, kubelet.client, kubelet.directory)
@@ -312,7 +312,7 @@ def places_of(root: Path) -> dict[str, str]:
 
 
 def paths_of(root: Path, node: str) -> "NodePaths":
-    """Return where the paths of a node are, for its containers' mount namespaces."""
+    """Return where a node's paths are, for its containers' mount namespaces."""
     from dralab.node.mount_namespaces import NodePaths
 
     return NodePaths.of(root / node, root / node / "cdi")
@@ -434,7 +434,7 @@ def _described(wanted: NodeOptions) -> dict[str, list["Driver"]]:
 
 
 def _shared_slices(wanted: NodeOptions) -> list[JsonDict]:
-    """Return the slices of a fleet that are no node's: devices over the network."""
+    """Return the slices of a fleet without a node: network-attached devices."""
     if not wanted.fleet:
         return []
     from dralab.fleet import rendering

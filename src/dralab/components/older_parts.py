@@ -36,7 +36,7 @@ def _nothing(_manager: Manager, _scheduler: "Scheduler") -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OlderDriver:
-    """The driver of an older generation in place of a built-in one of today's, with its objects.
+    """An older generation's driver that replaces one of today's built-in drivers, with its objects.
 
     `start` begins its control plane; what it returns has the driver serve a node.
     """
@@ -71,7 +71,7 @@ class OlderParts:
 
 
 def served(kinds: Kinds | None) -> list[OlderParts]:
-    """Return the parts for a server with these kinds; none where they are unknown."""
+    """Return the parts for a server with these kinds; none if the kinds are unknown."""
     return [parts for parts in PARTS if is_served(parts.sign, kinds)]
 
 

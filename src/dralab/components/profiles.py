@@ -33,11 +33,11 @@ RIVALS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 
 
 class ProfileError(ValueError):
-    """Profiles that cannot be served together, or that are unknown."""
+    """Profiles that are unknown or cannot be served together."""
 
 
 def checked(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the profiles in the order of `NAMES`; ProfileError says what is wrong with them."""
+    """Return the profiles in the order of `NAMES`. ProfileError."""
     unknown = [name for name in names if name not in NAMES]
     if unknown:
         raise ProfileError(f'unknown profile "{unknown[0]}"; known: {", ".join(NAMES)}')
@@ -132,7 +132,7 @@ def _device_claim_errors(pod: JsonDict) -> list[FieldError]:
 
 
 def _errors(value: JsonDict, read: NormalizedDocument, below: str = "") -> list[FieldError]:
-    """Return what a reader calls invalid, at a field or below it."""
+    """Return the reader's errors at a field or below it."""
     return [
         invalid_value(each.field, _at(value, each.field), each.message)
         for each in read.findings
@@ -218,7 +218,7 @@ class PrototypeStrategy(CustomStrategy):
         self._written = [each["schema"]["openAPIV3Schema"] for each in versions.values()]
 
     def mend(self, value: JsonDict) -> list[str]:
-        """Give fields the case that the schema has, where the generation reads them in any."""
+        """Correct the case of field names, where the generation reads any case."""
         if not self.any_case:
             return []
         found = [each for schema in self._written for each in respell(schema, value)]
@@ -247,7 +247,7 @@ class PrototypeStrategy(CustomStrategy):
         return _errors(new, self.read(new), "status")
 
     def warnings(self, value: JsonDict, old: JsonDict | None = None) -> list[str]:  # noqa: ARG002
-        """Return what was read as something else than it says."""
+        """Return the warnings about fields that were reinterpreted."""
         if self.read is None:
             return []
         return [str(each) for each in self.read(value).findings if each.level != "invalid"][:20]
@@ -299,7 +299,7 @@ def register(  # noqa: PLR0917 - the coordinates of a kind
 
 
 def _at(value: Any, path: str) -> Any:
-    """Return the scalar at a field path; what is larger, or absent, is not shown."""
+    """Return the scalar at a field path; nothing for other values."""
     for part in path.replace("[", ".[").split("."):
         if part.startswith("["):
             index = part[1:-1]

@@ -1,4 +1,4 @@
-"""What dralab's own components may do beyond what Kubernetes' roles allow theirs.
+"""Permissions of dralab's components beyond Kubernetes' roles.
 
 The scheduler is `system:kube-scheduler`, controllers have the service accounts of
 kube-controller-manager's, nodes are `system:node:NAME`. Where dralab's do what those never do,
@@ -64,7 +64,7 @@ SCHEDULER: Final[Sequence[Rule]] = [
 
 
 class PartsRoles(Protocol):
-    """The rules that the parts of an older generation need besides."""
+    """The additional rules for the parts of an older generation."""
 
     @property
     def accounts(self) -> Mapping[str, Sequence[Rule]]:
@@ -78,7 +78,7 @@ class PartsRoles(Protocol):
 
 
 class RolesHost(Protocol):
-    """What this needs of a cluster."""
+    """What the roles need from a cluster."""
 
     @property
     def client(self) -> Client:
@@ -92,13 +92,13 @@ class RolesHost(Protocol):
 
 
 def install_for(cluster: RolesHost, more: Iterable[PartsRoles] = ()) -> None:
-    """Make the roles where a cluster asks for leave. ApiError."""
+    """Create the roles if the cluster uses RBAC. ApiError."""
     if cluster.server.resources.context.authorizer is not None:
         install(cluster.client, more)
 
 
 def install(client: Client, more: Iterable[PartsRoles] = ()) -> None:
-    """Make the roles and their bindings where they are missing. ApiError."""
+    """Create missing roles and bindings. ApiError."""
     accounts = {name: list(rules) for name, rules in ACCOUNTS.items()}
     scheduler = list(SCHEDULER)
     for parts in more:

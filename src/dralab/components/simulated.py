@@ -1,4 +1,4 @@
-"""A whole cluster on a simulated clock: a week of it takes as long as its events do.
+"""A whole cluster on a simulated clock: a week takes as long as processing its events.
 
 >>> from dralab.runtime.resources import NAMESPACES
 >>> cluster = SimulatedCluster()
@@ -32,7 +32,7 @@ MOMENT = SECOND // 5
 
 
 class SimulatedCluster:
-    """Server, scheduler and controllers, exactly those that run live; nothing ever waits.
+    """Server, scheduler and controllers, the same that run live; nothing ever waits.
 
     Same seed, same calls, same objects, to the byte. `events` may be the heap of a larger
     simulation; `without` leaves out parts as `dralab up --without` does, `profiles` are those of

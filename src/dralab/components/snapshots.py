@@ -1,4 +1,4 @@
-"""A snapshot as a cluster: its objects in a server, as the cluster that was saved had them.
+"""Loads the objects of a snapshot into a server.
 
 Uids, times and statuses stay, so that claims, pods and budgets still belong together. Nothing is
 validated or admitted again: another server has done that. Reading the file is left to
@@ -23,7 +23,7 @@ IMAGE: Final = "registry.k8s.io/pause:3.10"
 
 
 class LoadableCluster(Protocol):
-    """What loading needs of a cluster."""
+    """What loading needs from a cluster."""
 
     @property
     def client(self) -> Client:
@@ -37,7 +37,7 @@ class LoadableCluster(Protocol):
 
 
 def load(cluster: LoadableCluster, objects: Sequence[JsonDict]) -> None:
-    """Store the objects of a snapshot; what has their names already stays as it is.
+    """Store the objects of a snapshot; existing objects of the same names are kept.
 
     ValueError: the server does not serve a kind.
     """
@@ -51,7 +51,7 @@ def load(cluster: LoadableCluster, objects: Sequence[JsonDict]) -> None:
 
 
 def store(server: ApiServer, objects: Iterable[JsonDict]) -> None:
-    """Store objects whose namespaces exist; those of the same names stay.
+    """Store objects whose namespaces exist; existing objects of the same names are kept.
 
     ValueError as for `load`.
     """
@@ -78,7 +78,7 @@ def store(server: ApiServer, objects: Iterable[JsonDict]) -> None:
 
 
 def _without_strangers(objects: Iterable[JsonDict], known: set[str]) -> Iterator[JsonDict]:
-    """Yield objects without owners that are not there, for which they would be collected."""
+    """Yield objects without owners that are missing: they would be garbage collected."""
     for item in objects:
         metadata = dict(metadata_of(item))
         if owners := [owner for owner in owners_of(item) if owner.get("uid") in known]:
@@ -89,7 +89,7 @@ def _without_strangers(objects: Iterable[JsonDict], known: set[str]) -> Iterator
 
 
 def _complete(item: JsonDict) -> JsonDict:
-    """Return an object that belongs to the server, with what the snapshot left out but must be."""
+    """Return a copy of an object, with required fields that the snapshot left out."""
     if item["kind"] == "ResourceSlice":
         return item
     copy: JsonDict = orjson.loads(orjson.dumps(item))

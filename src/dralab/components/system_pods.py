@@ -1,4 +1,4 @@
-"""The pods that kubeadm leaves in kube-system, for clients that expect some there.
+"""The pods that kubeadm creates in kube-system, for clients that expect them.
 
 Nothing runs in them: nodes simulate their containers. The cluster works the same without them.
 """
@@ -31,7 +31,7 @@ STATIC: Final = (
 
 
 def load(client: Client, node: str) -> None:
-    """Create the objects; those that are there stay. The control plane's pods are on `node`."""
+    """Create missing objects. The control plane's pods are on `node`."""
     for obj in objects(node):
         try:
             client.create(RESOURCES[obj["kind"]], obj, NAMESPACE)

@@ -111,7 +111,7 @@ class CdiDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CdiSpec:
-    """One file: devices of one kind, `vendor/class`. Without a version it is the least possible."""
+    """One file: devices of one kind, `vendor/class`. The version defaults to the least possible."""
 
     kind: str
     devices: tuple[CdiDevice, ...]
@@ -135,7 +135,7 @@ def file_name(kind: str, id: str) -> str:
 
 
 def write(spec: CdiSpec) -> str:
-    """Return the text of a file; CdiError if the spec is none."""
+    """Return the text of a file. CdiError."""
     check(spec)
     document: dict[str, Any] = {"cdiVersion": spec.version, "kind": spec.kind}
     if spec.annotations:

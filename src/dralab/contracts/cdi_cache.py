@@ -1,4 +1,4 @@
-"""The directories of CDI files that a runtime looks into, and what they do to a container."""
+"""The CDI directories of a runtime, and the container edits of their specs."""
 
 import os
 import tempfile
@@ -19,11 +19,11 @@ class CdiDirectory(Protocol):
     """Where specs lie, by file name."""
 
     def write(self, name: str, spec: CdiSpec) -> None:
-        """Put a spec there, whole or not at all."""
+        """Write a spec atomically."""
         ...
 
     def remove(self, name: str) -> None:
-        """Take a spec away; a missing one is fine."""
+        """Remove a spec, if it exists."""
         ...
 
     def texts(self) -> Mapping[str, str]:
@@ -31,7 +31,7 @@ class CdiDirectory(Protocol):
         ...
 
     def entries(self) -> Mapping[str, str | CdiSpec | CdiError]:
-        """Return the files by path: their texts, what a text would be read as, or why not."""
+        """Return the files by path, as texts, specs or errors."""
         ...
 
 
@@ -49,7 +49,7 @@ class MemoryDirectory:
         self._specs[f"{self.path}/{name}"] = spec
 
     def remove(self, name: str) -> None:
-        """Take a spec away; a missing one is fine."""
+        """Remove a spec, if it exists."""
         self._specs.pop(f"{self.path}/{name}", None)
 
     def clear(self) -> None:
@@ -72,7 +72,7 @@ class FileDirectory:
         self.path = path
 
     def write(self, name: str, spec: CdiSpec) -> None:
-        """Put a spec there: written aside, then moved."""
+        """Write a spec: first to a temporary file, which is then renamed."""
         text = write(spec)
         self.path.mkdir(mode=0o750, parents=True, exist_ok=True)
         handle, aside = tempfile.mkstemp(prefix="spec.", suffix=".tmp", dir=self.path)
@@ -82,7 +82,7 @@ class FileDirectory:
         Path(aside).replace(self.path / name)
 
     def remove(self, name: str) -> None:
-        """Take a spec away; a missing one is fine."""
+        """Remove a spec, if it exists."""
         (self.path / name).unlink(missing_ok=True)
 
     def texts(self) -> Mapping[str, str]:
@@ -105,7 +105,7 @@ class FileDirectory:
 
 
 def _text(path: Path) -> str | CdiError | None:
-    """Return a file's text or what is wrong with it; None if it has gone, or is not a file."""
+    """Return a file's text or an error; None if it vanished or is not a file."""
     try:
         if not path.is_file():
             return None
@@ -142,7 +142,7 @@ class _IndexedDevice:
 
 
 class CdiCache:
-    """What all directories hold together; the last directory wins."""
+    """The merged contents of all directories; the last directory wins."""
 
     def __init__(self, directories: Sequence[CdiDirectory]) -> None:
         self.directories = directories
@@ -152,7 +152,7 @@ class CdiCache:
         self.refresh()
 
     def refresh(self) -> None:
-        """Look again: bad files are noted in `errors` and left out whole."""
+        """Read the directories again; invalid files are recorded in `errors` and ignored."""
         self.errors, self._devices = {}, {}
         conflicts: dict[str, list[str]] = {}
         seen = {}
@@ -195,7 +195,7 @@ class CdiCache:
         return sorted(self._devices)
 
     def inject(self, config: ContainerConfig, ids: Sequence[str]) -> None:
-        """Change a container as ids say, in their order; CdiError: nothing was changed."""
+        """Apply the edits of ids to a container, in order; CdiError: nothing was changed."""
         self.refresh()
         missing = [name for name in ids if name not in self._devices]
         if missing:
@@ -209,7 +209,7 @@ class CdiCache:
             apply(config, found.edits)
 
     def _rejected(self) -> str:
-        """Return which files are left out, as they may have the devices that are missing."""
+        """Return the ignored files, which may have the missing devices."""
         found = [f"{path}: {text}" for path, text in sorted(self.errors.items())]
         more = f"; and {len(found) - MOST_ERRORS} more" if len(found) > MOST_ERRORS else ""
         return f" (rejected: {'; '.join(found[:MOST_ERRORS])}{more})" if found else ""

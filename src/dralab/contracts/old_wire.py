@@ -152,7 +152,7 @@ def _handle(data: JsonObject) -> Any:
 
 
 def _told(claim: Any) -> JsonObject | None:
-    """Return a claim's handle as resource.k8s.io/v1alpha2 has it; None if it has none."""
+    """Return a claim's handle in the form of resource.k8s.io/v1alpha2; None without one."""
     for handle in claim.structured_resource_handle:
         data: dict[str, Any] = {"nodeName": handle.node_name, "results": []}
         _take(data, "vendorClassParameters", handle.vendor_class_parameters)

@@ -36,7 +36,7 @@ class PreparedDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareResult:
-    """The answer for one claim: its devices, or why there are none."""
+    """The answer for one claim: its devices, or an error."""
 
     devices: tuple[PreparedDevice, ...] = ()
     error: str = ""
@@ -48,12 +48,12 @@ class PrepareResult:
 
 
 class PluginError(Exception):
-    """The whole call failed: there was no answer, or not in time."""
+    """The whole call failed: no answer, or not in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceHealth:
-    """What a driver last said about a device; `timeout` in seconds, 0 for the kubelet's own."""
+    """A driver's last report about a device; `timeout` in seconds, 0 for the kubelet's default."""
 
     pool: str
     device: str
@@ -71,21 +71,21 @@ class Plugin(Protocol):
         ...
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
-        """Make the devices of claims ready, again and again with the same answer, by claim UID.
+        """Prepare the devices of claims; idempotent. Results by claim UID.
 
         PluginError: the call as a whole failed.
         """
         ...
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
-        """Give devices back; an error text by claim UID, empty if all is well.
+        """Unprepare devices; an error text by claim UID, empty on success.
 
         A claim that was not prepared is not an error. PluginError: the call as a whole failed.
         """
         ...
 
     def health(self) -> Sequence[DeviceHealth]:
-        """Return what is known of the devices' health; nothing where the driver does not tell."""
+        """Return the known health of devices; empty if the driver does not report it."""
         ...
 
 

@@ -46,7 +46,7 @@ KEY_USAGES: Final = {
 
 
 class SigningAuthority(Protocol):
-    """What signs: a certificate and its private key, read when the first request is signed."""
+    """A certificate and its private key, read when the first request is signed."""
 
     def load(self) -> "tuple[x509.Certificate, Any]":
         """Return the certificate and the private key."""
@@ -154,7 +154,7 @@ def _is_waiting(request: JsonDict) -> bool:
 
 
 def check(signer: str, wanted: "x509.CertificateSigningRequest", usages: Collection[str]) -> None:
-    """Refuse what a signer does not sign. CertificateRequestError, in the words of upstream."""
+    """Refuse a request that a signer must not sign. CertificateRequestError, as upstream."""
     if not wanted.is_signature_valid:
         raise CertificateRequestError("unable to verify certificate request signature")
     if signer == CLIENT:

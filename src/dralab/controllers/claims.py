@@ -98,7 +98,7 @@ class ResourceClaims:
     # --- from templates
 
     def sync_pod(self, key: NamespacedName) -> int | None:
-        """Make the claims that a pod still lacks, and reserve those it was bound with."""
+        """Create the missing claims of a pod, and reserve those it was bound with."""
         pod = self.pods.get(key)
         if pod is None or is_deleting(pod) or is_finished(pod):
             return None
@@ -125,7 +125,7 @@ class ResourceClaims:
         return None
 
     def sync_group(self, key: NamespacedName) -> int | None:
-        """Make the claims of a pod group, and tell its members their names."""
+        """Create the claims of a pod group, and write their names into its members."""
         group = self.groups.get(key)
         if group is None or is_deleting(group):
             return None
@@ -183,7 +183,7 @@ class ResourceClaims:
     # --- release
 
     def sync_claim(self, key: NamespacedName) -> int | None:
-        """Release a claim from users that are done, and delete it where it was made for them."""
+        """Release a claim from finished users, and delete it if it was created for them."""
         claim = self.claims.get(key)
         if claim is None:
             return None

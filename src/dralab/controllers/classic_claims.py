@@ -73,7 +73,7 @@ class ClassicClaims:
                     self.pod_queue.add(key_of(pod))
 
     def sync_pod(self, key: NamespacedName) -> int | None:
-        """Make the claims that a pod still lacks."""
+        """Create the missing claims of a pod."""
         pod = self.pods.get(key)
         if pod is None or is_deleting(pod) or is_finished(pod):
             return None
@@ -95,7 +95,7 @@ class ClassicClaims:
         return None
 
     def sync_claim(self, key: NamespacedName) -> int | None:
-        """Release a claim from pods that are done; delete it where it was made for one of them."""
+        """Release a claim from finished pods; delete it if it was created for one of them."""
         claim = self.claims.get(key)
         if claim is None:
             return None

@@ -72,6 +72,6 @@ class ClusterRoleAggregation:
 
 
 def _selectors(role: JsonDict) -> list[JsonDict]:
-    """Return the label selectors of the roles that a role is put together from."""
+    """Return the label selectors of the roles that a role aggregates."""
     found: list[JsonDict] = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
     return found

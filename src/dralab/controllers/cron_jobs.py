@@ -46,7 +46,7 @@ class CronJobs:
         self.owned.cache.subscribe(enqueue_owner(self.owned, self.queue.add, self.cron_jobs))
 
     def reconcile(self, key: NamespacedName) -> int | None:
-        """Start what is due; return when the next is."""
+        """Start the jobs that are due; return the next time."""
         cron_job = self.cron_jobs.get(key)
         if cron_job is None or is_deleting(cron_job):
             return None
@@ -76,7 +76,7 @@ class CronJobs:
     def _due(
         self, cron_job: JsonDict, schedule: cron.Schedule | cron.IntervalSchedule, now: int
     ) -> datetime | None:
-        """Return the latest time that was not met yet."""
+        """Return the latest missed time."""
         status, spec = status_of(cron_job), cron_job["spec"]
         since = from_rfc3339(
             status.get("lastScheduleTime") or cron_job["metadata"]["creationTimestamp"]
@@ -188,7 +188,7 @@ class CronJobs:
         return write_status(self.manager, CRON_JOBS, self.cron_jobs, cron_job, status)
 
     def _looked_for(self, item: JsonDict) -> JsonDict | None:
-        """Return an active job that only the cache does not have yet; None if it is gone."""
+        """Return an active job that is missing in the cache; None if it is deleted."""
         try:
             self.client.get(JOBS, item["name"], item["namespace"])
         except ApiError as error:

@@ -136,7 +136,7 @@ class DaemonSets:
                         self.control.delete(daemon_set, pod)
 
     def _without_finished(self, daemon_set: JsonDict, pods: Sequence[JsonDict]) -> list[JsonDict]:
-        """Delete what has ended, and return the pods that stay."""
+        """Delete finished pods, and return the others."""
         alive = []
         for pod in pods:
             if is_deleting(pod):
@@ -158,7 +158,7 @@ class DaemonSets:
         return alive
 
     def _roll(self, daemon_set: JsonDict, revision: str) -> None:
-        """Replace outdated pods, as far as maxUnavailable or maxSurge lets."""
+        """Replace outdated pods, as far as maxUnavailable or maxSurge allows."""
         strategy = daemon_set["spec"].get("updateStrategy") or {}
         if strategy.get("type") == "OnDelete":
             return

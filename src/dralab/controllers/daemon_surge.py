@@ -1,4 +1,4 @@
-"""Which pods of a DaemonSet go and which come while it rolls out with `maxSurge`.
+"""Which pods of a DaemonSet are deleted and created during a rollout with `maxSurge`.
 
 Source: kube-controller-manager 1.36, `pkg/controller/daemon` (podsShouldBeOnNode, rollingUpdate): a
 node has a new pod beside its old one until the new one is available.
@@ -25,7 +25,7 @@ def excess(
     is_new: Callable[[JsonDict], bool],
     is_available: Callable[[JsonDict], bool],
 ) -> list[JsonDict]:
-    """Return which of a node's pods are too many: two may stay, an old one and its replacement."""
+    """Return the surplus pods of a node: an old pod and its replacement may stay."""
     ordered = sorted(pods, key=_age)
     new = [pod for pod in ordered if is_new(pod)]
     old = [pod for pod in ordered if not is_new(pod)]

@@ -200,7 +200,7 @@ class Deployments:
             self._event(deployment, replica_set, before, replicas)
 
     def _sizes(self, deployment: JsonDict) -> dict[str, str]:
-        """Return the annotations that tell later how large the deployment was meant to be."""
+        """Return the annotations that record the deployment's desired size."""
         wanted = deployment["spec"].get("replicas", 1)
         return {DESIRED: str(wanted), MOST: str(wanted + self._surge(deployment))}
 
@@ -418,7 +418,7 @@ class Deployments:
 def _with_failure(
     conditions: list[dict[str, Any]], sets: list[JsonDict], now: str
 ) -> list[dict[str, Any]]:
-    """Return the conditions with why a set cannot make its pods, the newest set's first."""
+    """Return the conditions with the reason why a set cannot create pods, the newest set first."""
     found = (condition_of(item, "ReplicaFailure") for item in sets)
     failure = next((each for each in found if each is not None and each["status"] == "True"), None)
     if failure is None:
@@ -449,7 +449,7 @@ def _inherited(deployment: JsonDict) -> dict[str, str]:
 
 
 def _shares(sets: list[JsonDict], wanted: int, most: int) -> list[int]:
-    """Return the new sizes of sets that share `most` pods as they did when they were annotated.
+    """Return the new sizes of sets: `most` pods in the proportions of their annotations.
 
     The largest takes what rounding leaves (GetReplicaSetProportion).
     """

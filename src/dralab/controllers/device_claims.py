@@ -40,7 +40,7 @@ Status = Callable[[JsonObject], JsonDict]
 
 
 class DeviceClaims:
-    """Looks at all of k8srm's objects whenever one of them changes: prototypes are small."""
+    """Reconciles all of k8srm's objects whenever one of them changes: prototypes are small."""
 
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
@@ -153,7 +153,7 @@ class DeviceClaims:
     def _try(
         self, resource: Resource, obj: JsonDict, change: Callable[[JsonDict], bool]
     ) -> JsonDict:
-        """Change a status; what is gone meanwhile needs none."""
+        """Update a status, unless the object was deleted meanwhile."""
         try:
             return amend(self.client, resource, obj, change, subresource="status")
         except ApiError as error:

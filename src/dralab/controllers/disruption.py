@@ -82,7 +82,7 @@ class DisruptionBudgets:
                 self.queue.add(key_of(budget))
 
     def reconcile(self, key: NamespacedName) -> int | None:
-        """Count, and write what is left."""
+        """Count pods, and write the allowed disruptions."""
         budget = self.budgets.get(key)
         if budget is None or is_deleting(budget):
             self._said.pop(key, None)
@@ -162,7 +162,7 @@ class DisruptionBudgets:
             )
 
     def _expected(self, budget: JsonDict, pods: list[JsonDict]) -> int:
-        """Return how many pods there should be: a number of pods, or what their owners ask for."""
+        """Return the expected number of pods: their count, or the replicas of their owners."""
         spec = spec_of(budget)
         limit = spec.get("maxUnavailable")
         if limit is None:

@@ -1,4 +1,4 @@
-"""EndpointSlices: where the pods of a Service are reached.
+"""EndpointSlices: the addresses of a Service's pods.
 
 Source: kube-controller-manager's endpointslice controller. Slices hold at most 100 endpoints; as
 long as a slice has room, endpoints stay where they are.
@@ -40,7 +40,7 @@ Ports = tuple[tuple[str, str, int], ...]
 
 
 class SliceKeeper(ABC):
-    """A controller that keeps the slices with its mark; `reconcile` is given the Service's key."""
+    """A controller of the slices with its label; `reconcile` gets the Service's key."""
 
     def __init__(self, manager: Manager, *, mark: str, queue: str) -> None:
         self.manager = manager
@@ -287,7 +287,7 @@ def _ports_of(item: JsonDict) -> Ports:
 
 
 def _shown(pod: JsonDict) -> tuple[Any, ...]:
-    """Return what of a pod an endpoint tells."""
+    """Return the parts of a pod that an endpoint shows."""
     return (
         status_of(pod).get("podIP"),
         pod["metadata"].get("labels"),

@@ -1,4 +1,4 @@
-"""When what an Endpoints object or a slice shows last changed, as an annotation tells.
+"""The annotation for the last change of an Endpoints object's or slice's contents.
 
 Source: k8s.io/endpointslice `trigger_time_tracker.go`. Programs measure with it how long a change
 takes to reach them.
@@ -15,7 +15,7 @@ CHANGED: Final = "endpoints.kubernetes.io/last-change-trigger-time"
 
 
 class ChangeTimes:
-    """Remembers the times of each Service and its pods, and finds the first that is new."""
+    """Records the times of each Service and its pods, and finds the earliest new one."""
 
     def __init__(self) -> None:
         self._seen: dict[NamespacedName, tuple[str, dict[str, str]]] = {}
@@ -39,6 +39,6 @@ class ChangeTimes:
 
 
 def _time_of(pod: JsonDict) -> str:
-    """Return when a pod became ready, or ceased to be; empty before its kubelet has told."""
+    """Return when a pod's readiness last changed; empty before its kubelet has reported."""
     found: str = (condition_of(pod, "Ready") or {}).get("lastTransitionTime") or ""
     return found

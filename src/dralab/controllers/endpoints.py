@@ -1,4 +1,4 @@
-"""Endpoints, what there was before EndpointSlices: where the pods of a Service are reached.
+"""Endpoints, what there was before EndpointSlices: the addresses of a Service's pods.
 
 Source: kube-controller-manager's endpoints controller. Clients that still read Endpoints (ingress
 controllers, leader elections, `kubectl get endpoints`) find them here.
@@ -62,7 +62,7 @@ class ServiceEndpoints:
             self.queue.add_after(key, GATHER)
 
     def reconcile(self, key: NamespacedName) -> int | None:
-        """Bring the Endpoints of a Service up to date; without a Service they go."""
+        """Update the Endpoints of a Service; delete them if it has none."""
         service, held = self.services.get(key), self.endpoints.get(key)
         if service is None:
             self.times.forget(key)

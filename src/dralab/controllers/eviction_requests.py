@@ -1,4 +1,4 @@
-"""EvictionRequests of lifecycle.k8s.io: pods that leave by the help of responders.
+"""EvictionRequests of lifecycle.k8s.io: evictions carried out by responders.
 
 All requests for one pod become one Eviction; its `status` says whose turn it is (`eviction_steps`).
 The last responder of every pod is this controller: it evicts through the pod's own subresource, as
@@ -36,7 +36,7 @@ SIGN_OF_LIFE: Final = 5 * 60 * SECOND
 
 
 class EvictionRequests:
-    """Turns requests into evictions, and sees these through; rests where they are not served."""
+    """Turns requests into evictions, and carries them out; idle if they are not served."""
 
     def __init__(self, manager: Manager, kinds: Kinds | None = None) -> None:
         if not is_served(EVICTION_REQUESTS, kinds):
@@ -133,7 +133,7 @@ class EvictionRequests:
         return pod if uid_of(pod) == target["uid"] else None
 
     def _mirror(self, request: JsonDict, status: JsonObject) -> None:
-        """Say in a request how its eviction goes."""
+        """Copy the progress of the eviction into the request."""
         held = status_of(request)
         conditions = list(held.get("conditions") or ())
         for each in status.get("conditions") or ():
@@ -167,7 +167,7 @@ class EvictionRequests:
         return self._report(eviction, "the pod is ending", SIGN_OF_LIFE)
 
     def _report(self, eviction: JsonDict, message: str, again: int) -> int:
-        """Say what the last responder waits for: when that changes, and as a sign of life."""
+        """Report what the last responder waits for: on changes, and as a heartbeat."""
         status = status_of(eviction)
         now = self.manager.engine.clock.now()
         responders = [
@@ -197,7 +197,7 @@ def _target(obj: JsonObject) -> Iterable[str]:
 
 
 def _is_news(told: JsonObject, message: str, now: int) -> bool:
-    """Return whether a responder has to say something: anew, or that it goes on."""
+    """Return whether a responder has to report: a change, or a heartbeat."""
     last = told.get("heartbeatTime")
     if told.get("message") != message or not last:
         return True
@@ -205,7 +205,7 @@ def _is_news(told: JsonObject, message: str, now: int) -> bool:
 
 
 def _refusal(pod: JsonObject | None) -> str:
-    """Return why nothing has to be done for a pod, or cannot be; empty where it is to leave."""
+    """Return why a pod is not evicted; empty if it is."""
     if pod is None:
         return "PodDeleted"
     if is_finished(pod):

@@ -1,4 +1,4 @@
-"""How an Eviction of lifecycle.k8s.io goes on: who asks for it, and which responder acts.
+"""The progress of an Eviction of lifecycle.k8s.io: requesters, and the active responder.
 
 Source: the field descriptions of lifecycle.k8s.io/v1alpha1 in Kubernetes 1.37 (KEP-4563), which
 has no controller for it yet. Responders act one after the other, by priority; one that does not
@@ -25,7 +25,7 @@ MOST_REQUESTERS: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionFacts:
-    """What an eviction depends on: the pod that is to go (None: it is gone), and who asks."""
+    """What an eviction depends on: its pod (None if deleted), and its requesters."""
 
     pod: JsonObject | None
     intents: Iterable[tuple[str, str]]
@@ -42,13 +42,13 @@ def is_over(status: JsonObject) -> bool:
 
 
 def active_responder(status: JsonObject) -> str:
-    """Return the name of the responder whose turn it is; empty if there is none."""
+    """Return the name of the active responder; empty if there is none."""
     active = [each for each in status.get("targetResponders") or () if each["state"] == "Active"]
     return str(active[0]["name"]) if active else ""
 
 
 def advanced(eviction: JsonObject, facts: EvictionFacts) -> JsonDict:
-    """Return the status of an eviction one step further; the same where nothing has changed."""
+    """Return the next status of an eviction; the same if nothing has changed."""
     status: JsonDict = {**status_of(eviction)}
     status["requesters"] = _requesters(status.get("requesters") or (), facts.intents)
     if not status.get("targetResponders"):
@@ -79,7 +79,7 @@ def advanced(eviction: JsonObject, facts: EvictionFacts) -> JsonDict:
 
 
 def silent_at(status: JsonObject) -> int | None:
-    """Return when the active responder is passed over unless it says that it goes on."""
+    """Return when the active responder is skipped unless it sends a heartbeat."""
     name = active_responder(status)
     told = _told(status, name)
     last = told.get("heartbeatTime") or told.get("startTime")
@@ -110,7 +110,7 @@ def _stop_active(status: JsonDict, facts: EvictionFacts, *, gone: bool) -> None:
 
 
 def _pass_on(status: JsonDict, facts: EvictionFacts) -> None:
-    """Let the next responder act once the active one has completed, or is silent for long."""
+    """Activate the next responder once the active one has completed or is silent for too long."""
     name, silent = active_responder(status), silent_at(status)
     if _told(status, name).get("completionTime"):
         _set_state(status, name, "Completed")

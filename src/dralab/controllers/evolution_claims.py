@@ -1,4 +1,4 @@
-"""dra-evolution: claims of pods that are gone or over give their devices back, then may be deleted.
+"""dra-evolution: releases the claims of deleted or finished pods, which may then be deleted.
 
 `dralab schedule` allocates and reserves; a finalizer keeps a claim while it is in use.
 """

@@ -1,4 +1,4 @@
-"""dra-evolution: runs bound pods on nodes, and writes back what becomes of them.
+"""dra-evolution: runs bound pods on nodes, and writes back their status.
 
 A kubelet knows pods of the core API alone: `prototypes.evolution.on_nodes` says which pod stands
 for one of dra-evolution there. A node that only a ResourcePool names runs nothing.
@@ -58,7 +58,7 @@ class EvolutionPods:
                 self.queue.add(key_of(pod))
 
     def reconcile(self, key: NamespacedName) -> int | None:
-        """Bring a pod and the one that runs it into agreement."""
+        """Synchronise a pod with the core pod that runs it."""
         pod = self.pods.get(key)
         if pod is None:
             return None  # what ran it is collected as garbage

@@ -179,7 +179,7 @@ class GarbageCollector:
         return found is not None and is_deleting(found) and FOREGROUND in finalizers_of(found)
 
     def _unblock(self, item: CollectedObject, obj: JsonDict) -> None:
-        """Let no owner wait for an object any more."""
+        """Remove blockOwnerDeletion from an object's owner references."""
 
         def change(latest: JsonDict) -> bool:
             blocking = [each for each in owners_of(latest) if each.get("blockOwnerDeletion")]

@@ -1,4 +1,4 @@
-"""What a failed pod means for its job: its failure policy, and the failures of each index.
+"""Failed pods of a job: its failure policy, and the failures of each index.
 
 Sources: kube-controller-manager's job controller (`pod_failure_policy.go`, `indexed_job_utils.go`);
 KEP-3329 (podFailurePolicy), KEP-3850 (backoffLimitPerIndex).

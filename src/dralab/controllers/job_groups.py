@@ -22,7 +22,7 @@ TEMPLATED: Final = versions_of(WORKLOADS)[0]
 
 
 class JobGroups:
-    """Makes Workloads and PodGroups of Jobs, and keeps the number of a gang as the Job has it."""
+    """Creates Workloads and PodGroups of Jobs, and updates the size of a gang."""
 
     def __init__(self, client: Client, control: PodControl) -> None:
         self.client = client
@@ -90,7 +90,7 @@ class JobGroups:
 
 
 def joined(body: JsonDict, group: JsonDict) -> JsonDict:
-    """Return a pod that is to be made as one of a group."""
+    """Return a new pod as a member of a group."""
     reference = {
         "apiVersion": f"{GROUPS.group}/{GROUPS.version}",
         "kind": "PodGroup",

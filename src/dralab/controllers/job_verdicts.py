@@ -1,4 +1,4 @@
-"""Whether a job is over, and why: the conditions by which its end is announced and then stated.
+"""Whether a job is over, and why: the conditions that announce and then state its end.
 
 Sources: kube-controller-manager's job controller (`syncJob`); KEP-3998 (successPolicy), KEP-3939
 (terminating pods). What happens to its pods then is decided in `jobs`.
@@ -35,7 +35,7 @@ class JobVerdict(NamedTuple):
 
 
 def begun_verdict(job: JsonDict) -> JobVerdict | None:
-    """Return the verdict that was announced: it stands, whatever happens to pods."""
+    """Return the announced verdict, which is final."""
     for type_, announcement in ANNOUNCEMENTS.items():
         condition = condition_of(job, announcement)
         if condition is not None and condition["status"] == "True":

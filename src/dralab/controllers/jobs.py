@@ -130,7 +130,7 @@ class Jobs:
     # --- counting
 
     def _count(self, job: JsonDict, pods: list[JsonDict], verdict: JobVerdict | None) -> JsonDict:
-        """Count ended pods once: note them in the status, then let go of them.
+        """Count finished pods once: record them in the status, then remove their finalizers.
 
         A verdict that stands decides for the pods that are deleted because of it: those of a job
         that fails have failed, those of a job that succeeds do not count.
@@ -208,7 +208,7 @@ class Jobs:
         return {"failedIndexes": ranges(known | failed_indexes(job, pods))}
 
     def _remove(self, job: JsonDict, pod: JsonDict) -> None:
-        """Delete a pod that is too many: without its finalizer first, so that it has not failed.
+        """Delete a surplus pod: first its finalizer, so that it does not count as failed.
 
         Source: the job controller's `deleteJobPods`.
         """
@@ -235,7 +235,7 @@ class Jobs:
     # --- the end
 
     def _end(self, job: JsonDict, verdict: JobVerdict, pods: list[JsonDict]) -> int | None:
-        """Announce how a job ends, and end it as soon as none of its pods runs any more.
+        """Announce a job's end, and finish it once none of its pods runs any more.
 
         Source: KEP-3939 and KEP-3998, `FailureTarget` and `SuccessCriteriaMet`.
         """
@@ -344,7 +344,7 @@ class Jobs:
         missing: int,
         group: JsonDict | None,
     ) -> tuple[list[JsonDict], int | None]:
-        """Make pods for the indexes that lack one and are not given up; each has its own back-off.
+        """Create missing pods of indexes that have not failed; each has its own back-off.
 
         The pod carries how often its index has failed, so that this outlives the failed pods.
         """
@@ -439,7 +439,7 @@ class Jobs:
 
 
 def _counts(job: JsonDict, pod: JsonDict, verdict: JobVerdict | None) -> bool:
-    """Whether a failure counts, not one that a success brought about or a rule ignores."""
+    """Whether a failure counts: not if a success caused it, or a rule ignores it."""
     if verdict is not None and not verdict.failed and is_deleting(pod):
         return False
     return judged(job, pod).action != "Ignore"

@@ -54,7 +54,7 @@ class LoadBalancers:
             self.queue.add(key)
 
     def reconcile(self, key: NamespacedName) -> int | None:
-        """Give a service its address, or take it back."""
+        """Assign or release a service's address."""
         service = self.services.get(key)
         if service is None:
             self._refused.pop(key, None)
@@ -126,7 +126,7 @@ class LoadBalancers:
                 self.queue.add(other)
 
     def _free(self, key: NamespacedName) -> tuple[str, str]:
-        """Return an address for a service, or why there is none."""
+        """Return a free address for a service, or an error."""
         for address in self.network.hosts():
             if self._taken.get(str(address), key) == key:
                 return str(address), ""

@@ -1,4 +1,4 @@
-"""EndpointSlices of Endpoints that somebody wrote by hand, for a Service without a selector.
+"""EndpointSlices of hand-written Endpoints, for a Service without a selector.
 
 Source: kube-controller-manager's endpointslicemirroring controller.
 """
@@ -28,7 +28,7 @@ MOST_OF_A_SUBSET: Final = 1000
 
 
 class MirroredSlices(SliceKeeper):
-    """Keeps the slices of Endpoints that no controller keeps."""
+    """Mirrors Endpoints that no controller manages into slices."""
 
     def __init__(self, manager: Manager) -> None:
         self.services = manager.cache(SERVICES)
@@ -125,7 +125,7 @@ def _endpoint(address: JsonDict, *, ready: bool) -> JsonDict:
 
 
 def _is(item: JsonDict, content: JsonDict) -> bool:
-    """Whether a slice is what it shall be."""
+    """Whether a slice has the desired contents."""
     return bool(
         item.get("addressType") == content["addressType"]
         and (item.get("endpoints") or []) == content["endpoints"]

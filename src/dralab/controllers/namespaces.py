@@ -65,7 +65,7 @@ class Namespaces:
             self.queue.add_after(key_of(new), GRACE if begins else 0)
 
     def reconcile(self, key: NamespacedName) -> int | None:
-        """Delete what is in a namespace; finish its own deletion once it is empty."""
+        """Delete the contents of a namespace; finish its deletion once it is empty."""
         namespace = self.namespaces.get(key)
         if namespace is None or not is_deleting(namespace):
             return None
@@ -103,7 +103,7 @@ class Namespaces:
         return sorted(found.values(), key=lambda resource: (not _is_of_pods(resource), resource))
 
     def _empty(self, resource: Resource, namespace: str) -> Sequence[JsonDict]:
-        """Delete all objects of a kind; return what is there still."""
+        """Delete all objects of a kind; return the remaining ones."""
         try:
             items = self.client.list(resource, namespace).items
         except ApiError as error:

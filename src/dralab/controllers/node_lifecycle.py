@@ -38,7 +38,7 @@ REPORTED: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 class SignOfLife(NamedTuple):
-    """What a kubelet wrote last, and when that was seen here.
+    """What a kubelet wrote last, and when it was observed.
 
     Its own times are compared with each other only: its clock may differ from this one.
     """
@@ -83,7 +83,7 @@ class NodeLifecycle:
                 self.pod_queue.add(key_of(pod))
 
     def _see(self, node: JsonDict) -> None:
-        """Note since when each taint that evicts is there: as it says, or from now on."""
+        """Record the start of each NoExecute taint: its own time, or now."""
         name = node["metadata"]["name"]
         known, now = self._seen.get(name, {}), self.manager.engine.clock.now()
         self._seen[name] = {
@@ -140,7 +140,7 @@ class NodeLifecycle:
         return left if left is not None and left > 0 else None
 
     def _time_left(self, name: str) -> int | None:
-        """Return how long a kubelet may stay silent; None: there is none that renews a lease."""
+        """Return how long a kubelet may stay silent; None if none renews a lease."""
         sign = self._signs.get(name)
         lease = self.leases.get(NamespacedName(LEASE_NAMESPACE, name))
         if sign is None or lease is None or not sign.renewed:
@@ -173,7 +173,7 @@ class NodeLifecycle:
         return told
 
     def _mark_pod(self, pod: JsonDict, node: JsonDict) -> None:
-        """Make a pod not ready with its node; the kubelet makes it ready again."""
+        """Mark a pod as not ready with its node; the kubelet reverts it."""
         if not is_ready(pod) or _ready(node) in {"", "True"}:
             return
         condition = {
@@ -255,13 +255,13 @@ def _wanted(node: JsonDict) -> list[tuple[str, str]]:
 
 
 def _leaves(pod: JsonDict, node: JsonDict, since: Mapping[Taint, int]) -> int | None:
-    """Return when a pod must leave a node whose taints are there since then; None: it may stay."""
+    """Return when a pod must leave a node, by its taints' start times; None if it may stay."""
     taints = [(taint, since.get(_identity(taint), 0)) for taint in _taints(node)]
     return leaves_at(pod["spec"].get("tolerations") or (), taints, _bound_at(pod))
 
 
 def _bound_at(pod: JsonDict) -> int:
-    """Return since when a pod is on its node: its binding, else its creation."""
+    """Return when a pod came to its node: its binding, else its creation."""
     bound = condition_of(pod, "PodScheduled") or {}
     when = bound.get("lastTransitionTime") if bound.get("status") == "True" else None
     when = when or pod["metadata"].get("creationTimestamp")

@@ -65,7 +65,7 @@ class PodGarbage:
         self._due = self._due or new is None
 
     def _is_described_only(self, pod: JsonDict) -> bool:
-        """Return whether a DevicePool names a pod's node, and no Node does: no kubelet is there."""
+        """Return whether a pod's node exists only in DevicePools, and has no kubelet."""
         node = pod["spec"].get("nodeName")
         described = any(item["spec"].get("nodeName") == node for item in self._device_pools)
         return bool(node) and described and self.nodes.get(NamespacedName("", node)) is None

@@ -49,7 +49,7 @@ class PoolStatus:
             self._tries.pop(uid_of(old), None)
 
     def reconcile(self, key: NamespacedName) -> int | None:
-        """Answer a request, or forget it."""
+        """Answer a request, or delete it."""
         request = self.requests.get(key)
         if request is None:
             return None
@@ -184,7 +184,7 @@ def _is_tainted(device: JsonObject, key: PoolName, rules: Sequence[JsonObject]) 
 def _partitions(
     slices: list[JsonObject], held: Mapping[str, list[Holding]], default: str | None
 ) -> list[dict[str, Any]]:
-    """Return, per type of partition, how many there are and how many could still be had."""
+    """Return the total and available numbers of each type of partition."""
     left: dict[tuple[str, str], Number] = {}
     for item in slices:
         for counters in item.get("sharedCounters") or ():

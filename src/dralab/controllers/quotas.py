@@ -38,7 +38,7 @@ WATCHED: Final = (
 
 
 class ResourceQuotas:
-    """Counts again whenever an object that counts is created, changed or deleted."""
+    """Recounts whenever a counted object is created, changed or deleted."""
 
     def __init__(self, manager: Manager) -> None:
         self.manager = manager

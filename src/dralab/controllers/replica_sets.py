@@ -148,7 +148,7 @@ class ReplicaSets:
 
 
 class ReplicationControllers(ReplicaSets):
-    """The same for what there was before ReplicaSets."""
+    """The same for ReplicationControllers, the predecessor of ReplicaSets."""
 
     kind = "ReplicationController"
     api_version = "v1"

@@ -27,7 +27,7 @@ class Revisions:
         self.owned = OwnedObjects(manager, CONTROLLER_REVISIONS, kind=kind, api_version="apps/v1")
 
     def current(self, owner: JsonDict) -> str:
-        """Return the name of the revision of an owner's template; note it where it is new.
+        """Return the revision's name of an owner's template; record new ones.
 
         A template that comes back gets its old revision, under the highest number.
         """

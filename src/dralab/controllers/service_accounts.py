@@ -20,7 +20,7 @@ DESCRIPTION: Final = (
 
 
 class ServiceAccounts:
-    """Makes both again whenever they are missing; `ca` is the PEM text to publish."""
+    """Creates both whenever they are missing; `ca` is the PEM text to publish."""
 
     def __init__(self, manager: Manager, *, ca: str = "") -> None:
         self.client = manager.client
@@ -42,7 +42,7 @@ class ServiceAccounts:
             self.queue.add(old["metadata"]["namespace"])
 
     def reconcile(self, name: str) -> int | None:
-        """Make what a namespace lacks."""
+        """Create what a namespace lacks."""
         namespace = self.namespaces.get(NamespacedName("", name))
         if namespace is None or is_deleting(namespace):
             return None

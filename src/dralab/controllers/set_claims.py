@@ -29,7 +29,7 @@ Reference = dict[str, Any]
 
 
 class SetClaims:
-    """Makes the claims of a StatefulSet's pods, and hands them to who takes them along."""
+    """Creates the claims of a StatefulSet's pods, and sets their owners."""
 
     def __init__(
         self, manager: Manager, control: PodControl, reference: Callable[[JsonDict], Reference]
@@ -127,7 +127,7 @@ class SetClaims:
 
 
 def _owners(references: Sequence[Mapping[str, Any]]) -> list[tuple[str, bool]]:
-    """Return who owns something, and whether as its controller: ours always do."""
+    """Return the owners of an object, and whether each is its controller."""
     return [(each["uid"], bool(each.get("controller"))) for each in references]
 
 

@@ -1,4 +1,4 @@
-"""Volumes that are folders of this machine: a provisioner for the runtime whose pods are processes.
+"""Volumes that are directories of this machine: a provisioner for the process runtime.
 
 Like local-path-provisioner, but every node of the cluster reaches the folder. Binding, protection
 and reclaiming of volumes are left to `volumes`, or to a stock kube-controller-manager.

@@ -45,7 +45,7 @@ EXTERNAL: Final = (
 
 
 class PersistentVolumes:
-    """Brings claims and volumes together, and takes them apart again."""
+    """Binds claims to volumes, and releases them."""
 
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
@@ -139,7 +139,7 @@ class PersistentVolumes:
         return None
 
     def _wait(self, claim: JsonDict, storage: JsonDict, *, waits: bool) -> None:
-        """Say what a claim waits for; an outside provisioner finds its claims by an annotation."""
+        """Report what a claim waits for, in an event and an annotation for provisioners."""
         wanted = rules.class_of(claim)
         provisioner: str | None = storage.get("provisioner")
         if waits:
@@ -238,7 +238,7 @@ class PersistentVolumes:
         return self.client.update(VOLUMES, {**volume, "spec": spec})
 
     def _provision(self, claim: JsonDict, storage: JsonDict, node: str | None) -> None:
-        """Make a volume for a claim out of nothing."""
+        """Provision a new volume for a claim."""
         name = f"pvc-{uid_of(claim)}"
         spec: dict[str, Any] = {
             "accessModes": claim["spec"].get("accessModes"),
@@ -280,7 +280,7 @@ class PersistentVolumes:
     # --- volumes
 
     def reconcile_volume(self, key: NamespacedName) -> int | None:
-        """Make a volume available, or give back one whose claim has gone."""
+        """Make a volume available, or release one whose claim was deleted."""
         volume = self.volumes.get(key)
         if volume is None:
             return None

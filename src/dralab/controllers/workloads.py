@@ -75,7 +75,7 @@ class OwnedObjects:
         return labels.from_mapping({"matchLabels": wanted} if self.plain else wanted)
 
     def owned_by(self, owner: JsonDict, *, adopt: bool = True) -> list[JsonDict]:
-        """Return what belongs to an owner, by name; adopt and release on the way."""
+        """Return an owner's objects by name; adopts and releases objects."""
         found = self.cache.find("controller", uid_of(owner))
         selector = self.selector_of(owner) if adopt and not is_deleting(owner) else None
         if selector is None:
@@ -225,7 +225,7 @@ def available_at(pod: JsonDict, min_ready_seconds: int) -> int:
 
 
 def deletion_rank(pod: JsonDict) -> tuple[Any, ...]:
-    """Return the sort key of pods to delete when there are too many (ActivePodsWithRanks)."""
+    """Return the sort key for deleting surplus pods (ActivePodsWithRanks)."""
     phase = status_of(pod).get("phase", "")
     annotations = annotations_of(pod)
     try:
@@ -244,7 +244,7 @@ def deletion_rank(pod: JsonDict) -> tuple[Any, ...]:
 
 
 class _Reversed:
-    """A text that sorts the other way round: newer first."""
+    """A text that sorts in reverse: newer first."""
 
     __slots__ = ("text",)
 

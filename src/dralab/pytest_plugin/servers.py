@@ -126,7 +126,7 @@ class SystemPods:
     wanted: "NodeOptions"
 
     def start(self, cluster: Any) -> None:
-        """Create them beside a server that answers."""
+        """Create them on a running server."""
         from dralab.components import system_pods
         from dralab.components.nodes import first_name
 

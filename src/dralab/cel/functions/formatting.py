@@ -36,7 +36,7 @@ def format_string(text: Any, arguments: Any) -> str:
 
 
 def verbs(text: str) -> list[str]:
-    """Return the verbs of a text's clauses; CelError if a clause is none."""
+    """Return the verbs of a text's clauses; CelError if a clause is invalid."""
     found: list[str] = []
     position = 0
     while (percent := text.find("%", position)) >= 0:
@@ -49,7 +49,7 @@ def verbs(text: str) -> list[str]:
 
 
 def _clause(text: str, position: int) -> tuple[str, int | None, int]:
-    """Return verb, precision and what comes after a clause."""
+    """Return verb, precision and the text after a clause."""
     precision = None
     if text.startswith(".", position):
         end = position + 1
@@ -142,7 +142,7 @@ def _shown(value: Any) -> str:
 
 
 def _plain(value: Any) -> str | None:
-    """Return how a value without parts is shown, or None."""
+    """Return the text of a scalar, or None."""
     kind = type(value)
     if kind is str:
         return str(value)

@@ -117,7 +117,7 @@ def bit_xor(left: Any, right: Any) -> Any:
 
 
 def bit_not(value: Any) -> Any:
-    """Return all bits turned around."""
+    """Return all bits inverted."""
     if type(value) is int:
         return ~value
     if type(value) is Uint:

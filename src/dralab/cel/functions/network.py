@@ -33,7 +33,7 @@ def parse_url(text: Any) -> Url:
 
 
 def url_problem(text: str) -> str:
-    """Return why a text is no URL that a request could have, or nothing."""
+    """Return why a text is not a request URL, or nothing."""
     reason = _problem(text)
     return f'parse "{text}": {reason}' if reason else ""
 

@@ -54,7 +54,7 @@ def _optional(value: Any) -> Optional:
 
 
 def value(holder: Any) -> Any:
-    """Return the value that is there."""
+    """Return the contained value."""
     if not _optional(holder).present:
         raise CelError("optional.none() dereference")
     return holder.value

@@ -1,4 +1,4 @@
-"""What mutating admission policies use: Kubernetes' library `jsonpatch`."""
+"""Kubernetes' library `jsonpatch`, for mutating admission policies."""
 
 from collections.abc import Callable
 from typing import Any, Final

@@ -187,7 +187,7 @@ def patch(value: Any) -> int:
 
 
 def _prefix(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
-    """Return the check of a name that something will be appended to."""
+    """Return the check of a name prefix."""
 
     def problems(text: str) -> list[str]:
         # The last letter may be a dash, since more follows (NameIsDNSLabel with prefix).

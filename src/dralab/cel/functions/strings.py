@@ -76,7 +76,7 @@ def find_all(text: Any, pattern: Any, limit: Any = -1) -> list[str]:
 
 
 def char_at(text: Any, position: Any) -> str:
-    """Return one character; just behind the end there is an empty one."""
+    """Return one character; empty at the position after the end."""
     _texts(text)
     _numbers(position)
     if not 0 <= position <= len(text):

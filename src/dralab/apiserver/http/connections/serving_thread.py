@@ -77,7 +77,7 @@ class ServingThread:
             self._thread.join()
 
     def when_idle(self, edge: AsgiApp, call: Callable[[], object], *, events: bool = False) -> None:
-        """Have `call` called in the thread once `edge` has read and answered everything.
+        """Call `call` in the thread once `edge` has read and answered everything.
 
         Everything but events, which are left for last; with `events`, those too.
         """
