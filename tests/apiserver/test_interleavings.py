@@ -5,17 +5,19 @@ A failure names its seed, and the command that repeats it.
 """
 
 import json
+from functools import cache
 
 import pytest
 
-from admissions import ask
-from apiserver.competitors import MODES, STEPS, Client, Hooks, addresses_of, check, prepare
+from apiserver.competitors import MODES, STEPS, Client, Hooks, addresses_of, ask, check, prepare
+from dralab.apiserver.access.authorization import nodes
 from dralab.apiserver.access.users import ADMIN
 from dralab.apiserver.http.messages import HEAVY_LANE, LARGE_LANE, LOOP, HttpRequest, TakesLong
 from dralab.apiserver.http.trying import unavailable
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore, StorageUnavailable
 from dralab.apiserver.verbs.aggregation.local_services import LocalApiServices
+from dralab.apiserver.verbs.upkeep import bootstrap
 from dralab.apiserver.verbs.upkeep.flow_schema_statuses import FlowSchemaStatuses
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
@@ -28,6 +30,9 @@ FOUND = []
 AGAIN = (
     'pytest -m "not conformance" tests/apiserver/test_interleavings.py --seeds 1 --first-seed {}'
 )
+
+
+expected = cache(nodes.expected)
 
 
 class FailingStore(MemoryStore):
@@ -82,6 +87,9 @@ def new_server(store):
 def server_of(order, monkeypatch):
     """A server whose threads switch at each lock, and at lines of some of its modules."""
     order.take_over("dralab.apiserver", monkeypatch)
+    # The roles and schemas of every cluster are read from files, which takes half of the time.
+    monkeypatch.setattr(nodes, "expected", expected)
+    monkeypatch.setattr(bootstrap, "reconcile", lambda *_: None)
     store = FailingStore()
     server = new_server(store)
     if order.chance.random() < 0.3:  # what a whole cluster has: observers that write
