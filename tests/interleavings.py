@@ -126,6 +126,12 @@ class _NoThreads:
     def __init__(self, *_, **__):
         pass
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
     def map(self, work, items):
         return map(work, items)
 

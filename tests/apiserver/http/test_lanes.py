@@ -199,3 +199,30 @@ def test_threads_that_one_user_leaves_go_to_another_who_waits_for_more():
         return found
 
     assert asyncio.run(main()) == [2, 4]
+
+
+def test_users_who_have_taken_all_threads_between_them_do_not_keep_another_out():
+    async def main() -> tuple[list[str], list[str]]:
+        begun: list[str] = []
+        all_begun, go_on = threading.Semaphore(0), threading.Event()
+
+        def answer(request: HttpRequest) -> str:
+            begun.append(request.path[1:])
+            all_begun.release()
+            assert go_on.wait(150)
+            return request.path
+
+        lane = Lane("test", 8, flow_of, answer, finish, leave_room=True)
+        users = [user for user in "abcd" for _ in range(5)]  # 4, 2, 1 and 1 threads
+        answers = [submitted(lane, asked(user)) for user in [*users, "jane", "jane", "joe"]]
+        for _ in range(10):
+            await asyncio.to_thread(all_begun.acquire)
+        while_they_wait = sorted(begun)
+        go_on.set()
+        await asyncio.gather(*answers)
+        lane.close()
+        return while_they_wait, begun
+
+    while_they_wait, begun = asyncio.run(main())
+    assert while_they_wait == [*"aaaabbcd", "jane", "joe"]
+    assert len(begun) == 23

@@ -3,10 +3,15 @@
 import base64
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from admissions import GROUP, MAPS, ask, config_map, configure
+from dralab.apiserver.http.messages import WAITING_LANE, HttpRequest
+from dralab.apiserver.outgoing.client import CallAnswer
+from dralab.apiserver.server import ApiServer
+from dralab.apiserver.storage import MemoryStore
 from webhookserver import patch
 
 
@@ -161,3 +166,45 @@ def test_a_slow_webhook_is_waited_for_as_long_as_it_says(server, hook):
         f'"https://localhost:{hook.port}/v?timeout=1s": context deadline exceeded'
     )
     assert ask(server, "GET", f"{MAPS}/a")[0] == 404
+
+
+class SlowForSome:
+    """Calls of webhooks, which are not answered for objects named `slow…` until they may go on."""
+
+    def __init__(self):
+        self.go_on, self.waiting = threading.Event(), threading.Semaphore(0)
+
+    def call(self, _target, body, **_):
+        request = json.loads(body)["request"]
+        if request["name"].startswith("slow"):
+            self.waiting.release()
+            assert self.go_on.wait(150)
+        response = {"uid": request["uid"], "allowed": True}
+        review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+        content = json.dumps({**review, "response": response}).encode()
+        return CallAnswer(200, {"content-type": "application/json"}, content)
+
+    def close(self):
+        pass
+
+
+def test_writes_that_wait_for_slow_webhooks_leave_those_of_others_threads():
+    server, calls = ApiServer(MemoryStore()), SlowForSome()
+    vars(server.resources.context.outgoing)["client"] = calls
+    hooks = [{"clientConfig": {"url": f"https://127.0.0.1:9/{number}"}} for number in range(2)]
+    configure(server, "Validating", "two", *hooks)
+
+    def write(name):
+        body = json.dumps(config_map(name)).encode()
+        head = {"content-type": "application/json"}
+        asked = HttpRequest(method="POST", path=MAPS, headers=head, body=body, lane=WAITING_LANE)
+        return server.handle_apart(asked).status
+
+    with ThreadPoolExecutor(40) as threads:
+        slow = [threads.submit(write, f"slow{number}") for number in range(40)]
+        for _ in range(80):
+            assert calls.waiting.acquire(timeout=30)
+        assert write("quick") == 201
+        calls.go_on.set()
+        assert {each.result() for each in slow} == {201}
+    server.close()

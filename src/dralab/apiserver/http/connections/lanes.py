@@ -45,7 +45,8 @@ class Lane(Generic[Answered]):
 
     `finish` is called there with each request, its future and its answer. What a request has cost
     in CPU time is charged to its flow. With `leave_room` a flow gets a further thread only while it
-    has fewer than are free: one flow gets half of them, two a third each, and there are some left.
+    has fewer than are free: one flow gets half of them, two a third each. When all are taken, there
+    are as many again for flows that have none, so that a few flows cannot keep another one out.
     """
 
     def __init__(
@@ -59,13 +60,14 @@ class Lane(Generic[Answered]):
         leave_room: bool = False,
         use: CpuUse | None = None,
     ) -> None:
-        self._free = threads
+        self._free = threads  # below zero where flows that had none got one
         self._leave_room = leave_room
+        self._spare = threads if leave_room else 0
         # How many requests of a flow have a thread, or are in the queue.
         self._begun: Counter[Hashable] = Counter()
         # The further requests of flows that have as many threads as they may.
         self._held: dict[Hashable, deque[_WaitingRequest]] = {}
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._pool = ThreadPoolExecutor(threads + self._spare, thread_name_prefix=name)
         self._flow_of, self._answer, self._finish = flow_of, answer, finish
         self._use = CpuUse() if use is None else use
         self._queue: FairQueue[_WaitingRequest] = FairQueue(self._use)
@@ -76,7 +78,7 @@ class Lane(Generic[Answered]):
     def submit(self, request: HttpRequest, future: Promise[Any]) -> None:
         """Answer a request when a thread is free for it. QueueFull."""
         waiting, flow = _WaitingRequest(request, future), self._flow_of(request)
-        if self._free and self._may_have_more(flow.name):
+        if self._may_begin(flow.name):
             self._begin(waiting, flow)
         elif self._leave_room and self._begun[flow.name]:
             held = self._held.setdefault(flow.name, deque())
@@ -93,8 +95,10 @@ class Lane(Generic[Answered]):
         for waiting in chain(self._queue.take_batch(len(self._queue)), *self._held.values()):
             waiting.future.cancel()
 
-    def _may_have_more(self, name: Hashable) -> bool:
-        return not self._leave_room or self._begun[name] < self._free
+    def _may_begin(self, name: Hashable) -> bool:
+        if self._free <= -self._spare:
+            return False
+        return not self._leave_room or self._begun[name] < max(self._free, 1)
 
     def _begin(self, waiting: _WaitingRequest, flow: Flow) -> None:
         self._free -= 1
@@ -132,13 +136,13 @@ class Lane(Generic[Answered]):
                 self._finish(waiting.request, waiting.future, cast("Answered", answered))
             elif not waiting.future.done():
                 waiting.future.set_exception(error)
-        while self._free and (self._queue or self._queue_held()):
+        while self._free > -self._spare and (self._queue or self._queue_held()):
             waiting = self._queue.take_batch(1)[0]
             flow = self._flow_of(waiting.request)
             self._end(flow.name)
             if waiting.future.cancelled():
                 self._queue_next(flow.name)
-            elif self._may_have_more(flow.name):
+            elif self._may_begin(flow.name):
                 self._begin(waiting, flow)
             else:
                 self._held.setdefault(flow.name, deque()).appendleft(waiting)
@@ -150,7 +154,7 @@ class Lane(Generic[Answered]):
 
     def _queue_held(self) -> bool:
         """Queue a request of each flow that may have a thread; return whether any is queued."""
-        for name in [name for name in self._held if self._may_have_more(name)]:
+        for name in [name for name in self._held if self._may_begin(name)]:
             self._queue_next(name)
         return bool(self._queue)
 

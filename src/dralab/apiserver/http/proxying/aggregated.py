@@ -51,9 +51,10 @@ class AggregatedApis:
     def __init__(self, remote: RemoteVersions) -> None:
         self.remote = remote
         self._watches: dict[Feed, str] = {}  # by whom
-        # One thread for each request, as other servers may take their time; no user has all.
+        # One thread for each request, as other servers may take their time; no user has all, and
+        # one of each user is let in whatever others have.
         self._room = BodyMemory(MOST)
-        self._threads = ThreadPoolExecutor(MOST, thread_name_prefix="aggregated")
+        self._threads = ThreadPoolExecutor(2 * MOST, thread_name_prefix="aggregated")
 
     def answer(self, request: HttpRequest, parts: Sequence[str], user: User) -> Answer | None:
         """Return the answer of another server; None if none answers for that group."""
