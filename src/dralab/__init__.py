@@ -25,7 +25,7 @@ __version__ = "0.2.0"
 __all__ = [
     "AllocationAnswer", "BadInput", "Cluster", "ColumnTable", "ExplanationAnswer", "Grid",
     "HelpAnswer", "InputError", "Lab", "MovesAnswer", "Options", "PlanAnswer", "Policy",
-    "Run",     "SimulatedCluster", "UnknownObject", "WhatIfAnswer", "campaign", "open", "simulate",
+    "Run", "SimulatedCluster", "UnknownObject", "WhatIfAnswer", "campaign", "open", "simulate",
     "simulation_test",
 ]  # fmt: skip
 
@@ -41,7 +41,7 @@ _PLACES = {
     "InputError": ("dralab.scenarios.errors", "InputError"),
     "Options": ("dralab.cluster", "Options"),
     "Grid": ("dralab.lab.campaigns", "Grid"),
-    "Policy": ("dralab.lab.runs", "OwnPolicy"),
+    "Policy": ("dralab.simulation.policies.protocol", "OwnPolicy"),
     "Run": ("dralab.lab.runs", "Run"),
     "SimulatedCluster": ("dralab.lab.lab_cluster", "LabCluster"),
     "campaign": ("dralab.lab.campaigns", "campaign"),

@@ -10,7 +10,6 @@ from dralab.lab.answers import WhatIfAnswer as WhatIfAnswer
 from dralab.lab.campaigns import Grid as Grid
 from dralab.lab.campaigns import campaign as campaign
 from dralab.lab.lab_cluster import LabCluster as SimulatedCluster
-from dralab.lab.runs import OwnPolicy as Policy
 from dralab.lab.runs import Run as Run
 from dralab.lab.runs import simulate as simulate
 from dralab.lab.view import BadInput as BadInput
@@ -18,6 +17,7 @@ from dralab.lab.view import Lab as Lab
 from dralab.lab.view import UnknownObject as UnknownObject
 from dralab.lab.view import open as open  # noqa: A004
 from dralab.scenarios.errors import InputError as InputError
+from dralab.simulation.policies.protocol import OwnPolicy as Policy
 from dralab.testing.decorator import simulation_test as simulation_test
 
 __version__: str

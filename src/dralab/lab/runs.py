@@ -1,11 +1,9 @@
 """Simulations from Python: `simulate` runs a scenario, `Run` is what came of it."""
 
-import random
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from types import FrameType
@@ -13,6 +11,7 @@ from typing import Any, Final
 
 from dralab.kernel.clock import SECOND
 from dralab.lab.answers import ColumnTable
+from dralab.scenarios.errors import InputError
 from dralab.simulation import dispatch
 from dralab.simulation.reports import run as reports
 from dralab.simulation.results import outputs
@@ -32,6 +31,7 @@ def simulate(
     scheduler: str | type | None = None,
     seed: int | None = None,
     fleet: Mapping[str, Any] | None = None,
+    engine: str | None = None,
     progress: Progress | None = None,
 ) -> "Run":
     """Run a scenario to its end and return what came of it.
@@ -41,24 +41,26 @@ def simulate(
     pods of an openb trace (`.csv`), or a pandas.DataFrame with a pod a row, columns named as the
     fields of `workload.pods`. A workload alone needs a `fleet`, the field of that name of a
     scenario: `{"hosts": 128}`. `scheduler` (a name, `file.py:Class`, or a class such as a `Policy`)
-    and `seed` replace what the scenario says. `progress` gets the simulated seconds, the tasks
+    and `seed` replace what the scenario says. A class of yours runs in an `engine`: "fast" (the
+    default), "ticks", "cluster" (the whole of `dralab up`) or "batch" (jobs on machines, and the
+    default for them). `progress` gets the simulated seconds, the tasks
     that are over, and all tasks; the last time at the end.
 
     Ctrl-C ends the run and keeps what is done: `complete` is False then. InputError: what is wrong,
     with its file and field.
     """
-    found = load(scenario, scheduler=scheduler, seed=seed, fleet=fleet)
+    found = load(scenario, scheduler=scheduler, seed=seed, fleet=fleet, engine=engine)
 
     def tell(now: int, over: int, tasks: int) -> None:
         if progress is not None:
             progress(now / SECOND, over, tasks)
 
-    before = random.getstate()
     with _asked_to_stop() as stop:
-        result = dispatch.begin(found).go(tell, stop)
-    if found.is_own and random.getstate() != before:
-        note = f"{found.scheduler} draws from `random` without a seed of its own: runs differ"
-        result = replace(result, notes=[*result.notes, note])
+        try:
+            result = dispatch.begin(found).go(tell, stop)
+        except InputError as error:
+            # Where it came up here says nothing to whoever wrote the scenario or the policy.
+            raise error.with_traceback(None) from None
     over = sum(task.ended is not None for task in result.tasks)
     tell(result.end, over, len(result.tasks))
     return Run(dispatch.measured(found, result))
@@ -89,10 +91,11 @@ def load(
     scheduler: str | type | None = None,
     seed: int | None = None,
     fleet: Mapping[str, Any] | None = None,
+    engine: str | None = None,
 ) -> Scenario:
     """Return the scenario of `simulate`."""
     here = Path("scenario")
-    how: dict[str, Any] = {"seed": seed, "scheduler": scheduler}
+    how: dict[str, Any] = {"seed": seed, "scheduler": scheduler, "engine": engine}
     if isinstance(scheduler, type):
         how |= {"scheduler": scheduler.__name__, "policy": scheduler}
     is_alone = hasattr(scenario, "to_dict") or (
@@ -115,29 +118,6 @@ def load(
         return scenarios.load(path, **how)
     content: dict[str, Any] = {"name": path.stem, "fleet": fleet, "workload": {reader: path.name}}
     return scenarios.load(path.resolve(), content=content, **how)
-
-
-class OwnPolicy:
-    """What a scheduler of one's own is made of: derive from it, and define what it decides.
-
-    `prefer(self, pod, node)` places pods: it returns a number, the higher the better, or None where
-    the pod may not go; it is asked for every node with room. `pod` has name and times (`pod.task`),
-    `cpu` in milli, `memory` in bytes, `gpus`, `gpu_milli`, `models`, `priority`, `labels`; `node`
-    has what is left of these, and `idle_gpus`. `decide(self, now)` with `begin` and `end` schedules
-    rigid jobs on machines. Chance has to come from a generator with a seed.
-
-        class Tightest(dralab.Policy):
-            def prefer(self, pod, node):
-                return -sum(node.gpus)
-
-
-        dralab.simulate("week.yaml", scheduler=Tightest)
-    """
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if not (hasattr(cls, "prefer") or hasattr(cls, "decide")):
-            raise TypeError(f"{cls.__name__} defines neither prefer (pods) nor decide (jobs)")
 
 
 class Run:

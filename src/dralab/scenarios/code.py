@@ -1,17 +1,18 @@
 """Schedulers and drivers that users write: `file.py:Class`, in the folder of the scenario.
 
-For rigid jobs: a class with `begin`, `decide` and `end` (`engines.batch.messages.JobScheduler`).
-For pods: a class with `prefer(pod, node)`, which returns a number (higher is better) or None
-(cannot go there); it is asked for every node that has enough left.
+What a scheduler's class may define is in `DECISIONS` (`simulation.policies.protocol.OwnPolicy` says
+what each is); `decide` with `begin` and `end` is Batsim's protocol for rigid jobs.
 """
 
 import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dralab.scenarios.errors import InputError, inside
+
+DECISIONS: Final = ("order", "prefer", "place", "preempt", "resize", "decide")
 
 
 def is_file(scheduler: str) -> bool:
@@ -21,12 +22,11 @@ def is_file(scheduler: str) -> bool:
 
 
 def check(scheduler: str, scenario: Path) -> None:
-    """Load the class, and refuse one that is neither kind of scheduler."""
+    """Load the class, and refuse one that decides nothing."""
     made = load_class(scheduler, scenario)
-    if not hasattr(made, "prefer") and not hasattr(made, "decide"):
-        raise InputError(
-            scenario, f"{scheduler} has neither prefer (pods) nor decide (jobs)", where="scheduler"
-        )
+    if not any(hasattr(made, name) for name in DECISIONS):
+        problem = f"{scheduler} defines none of {', '.join(DECISIONS)}"
+        raise InputError(scenario, problem, where="scheduler")
 
 
 def load_class(named: str, scenario: Path, where: str = "scheduler") -> Callable[..., Any]:

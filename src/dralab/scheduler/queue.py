@@ -13,7 +13,7 @@ wait for it.
 import heapq
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dralab.kernel.clock import SECOND
 from dralab.scheduling.pods import PodInfo
@@ -40,6 +40,8 @@ class QueuedPod:
     # When a place was found for it.
     decided_at: int = 0
     kind: Hashable = None
+    # Where a policy of a simulation wants it; None: by its priority.
+    wish: tuple[float, ...] | None = None
     # Whether those of its kind wait for the outcome of its next try.
     leads: bool = False
     where: str = "trying"
@@ -54,14 +56,16 @@ class QueuedPod:
         return ends - ends % WINDOW + WINDOW
 
     @property
-    def order(self) -> tuple[int, int, int, int]:
+    def order(self) -> tuple[Any, ...]:
         """The sort key: priority, then the time of waiting."""
-        return (-self.pod.priority, self.since, self.pod.created, self.number)
+        first = -self.pod.priority if self.wish is None else self.wish
+        return (first, self.since, self.pod.created, self.number)
 
     @property
-    def order_in_kind(self) -> tuple[int, int, int]:
-        """The sort key among pods that fail together: their order never changes."""
-        return (-self.pod.priority, self.pod.created, self.number)
+    def order_in_kind(self) -> tuple[Any, ...]:
+        """The sort key among pods that fail together."""
+        first = -self.pod.priority if self.wish is None else self.wish
+        return (first, self.pod.created, self.number)
 
 
 class _Failure(NamedTuple):
@@ -72,14 +76,17 @@ class _Failure(NamedTuple):
 
 
 # An item's sort key, the number of the entry, the pod's uid.
-_Heap = list[tuple[tuple[int, ...], int, str]]
+_Heap = list[tuple[tuple[Any, ...], int, str]]
 
 
 class SchedulingQueue:
     """Higher priority first, then longer waiting.
 
-    In a `strict` order the first pod that fits nowhere holds up all that are behind it.
+    In a `strict` order the first pod that fits nowhere holds up all that are behind it. A policy of
+    a simulation may `rank` pods instead of their priority; it is asked when a pod may be tried.
     """
+
+    rank: Callable[[PodInfo], tuple[float, ...]] | None = None
 
     def __init__(self, now: Callable[[], int], *, strict: bool = False) -> None:
         self._now = now
@@ -260,12 +267,29 @@ class SchedulingQueue:
         item = self._first_of(kind)
         if item is None or kind in self._led:
             return 0
+        if self.rank is not None:
+            item = self._rank_again(kind) or item
         item.leads = True
         self._led.add(kind)
         # The others of a kind count as tried with the one that was.
         item.since = max(item.since, self._failures[kind].when)
         self._requeue(item, self._backoff)
         return 1
+
+    def _rank_again(self, kind: Hashable) -> QueuedPod | None:
+        """Return the first of the pods of a kind, as they are ranked now."""
+        heap = self._failed[kind]
+        waiting = [item for _, entry, uid in heap if (item := self._pods.get(uid)) is not None
+                   and item.entry == entry]  # fmt: skip
+        heap.clear()
+        for item in waiting:
+            self._rank(item)
+            heapq.heappush(heap, (item.order_in_kind, item.entry, item.pod.uid))
+        return self._first(heap)
+
+    def _rank(self, item: QueuedPod) -> None:
+        if self.rank is not None:
+            item.wish = self.rank(item.pod)
 
     def _requeue(self, item: QueuedPod, backoff: _Heap) -> None:
         ends = item.backoff_ends()
@@ -275,11 +299,12 @@ class SchedulingQueue:
             self._put(item, "backoff", backoff, (ends, *item.order))
 
     def _activate(self, item: QueuedPod) -> None:
+        self._rank(item)
         if self._holding_up is not None and item.order < self._holding_up.order:
             self._holding_up = None
         self._put(item, "active", self._active, item.order)
 
-    def _put(self, item: QueuedPod, where: str, heap: _Heap, order: tuple[int, ...]) -> None:
+    def _put(self, item: QueuedPod, where: str, heap: _Heap, order: tuple[Any, ...]) -> None:
         self._number += 1
         item.where, item.entry = where, self._number
         heapq.heappush(heap, (order, self._number, item.pod.uid))

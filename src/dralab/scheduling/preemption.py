@@ -6,7 +6,8 @@ resources, ports, places; and the devices of claims that only victims use. Upstr
 devices: there a pod that needs devices never preempts for them (kubernetes 1.37, DynamicResources).
 """
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,6 +60,8 @@ def eviction_for(
     smallest sum of priorities, then the fewest, then those that started last.
     """
     table = state.table
+    if (chosen := state.choice.victims(pod)) is not None:
+        return _of_chosen(state, pod, chosen) if chosen else None
     if (
         not (pod.may_preempt and state.choice.preempts)
         or min(table.priorities, default=pod.priority) >= pod.priority
@@ -83,6 +86,29 @@ def eviction_for(
             if len(found) >= most:
                 break
     return min(found, key=lambda item: item[0])[1] if found else None
+
+
+def _of_chosen(state: ClusterState, pod: PodInfo, uids: Sequence[str]) -> Eviction | None:
+    """Return the eviction of pods that a policy chose, all of one node; None: it makes no room."""
+    demand = state.demands.demand_of(pod)
+    if isinstance(demand, BlockedPod) or is_under_way(state, pod):
+        return None
+    rows = {state.table.row_of[state.placed[uid]] for uid in uids if uid in state.placed}
+    units = Victims(state).below(sys.maxsize, rows)
+    chosen = [unit for unit in units if any(each.uid in uids for _, each in unit.pods)]
+    away = PodsAway(state)
+    for unit in chosen:
+        away.take(unit)
+    try:
+        winner = _fitting(state, pod, demand, min(rows)) if len(rows) == 1 else None
+        claims = away.claims()
+    finally:
+        away.bring_all_back()
+    if winner is None:
+        state.choice.in_vain(pod, uids)
+        return None
+    pods = tuple(each for unit in chosen for _, each in unit.pods)
+    return Eviction(state.table.names[min(rows)], winner, pods, 0, claims)
 
 
 def _on_node(  # noqa: PLR0917 - one question, and what is known for all nodes

@@ -266,6 +266,13 @@ class NodeChoice:
         """Return the row that is chosen; any where no score is above zero."""
         return int(scores.argmax())
 
+    def victims(self, pod: PodInfo) -> Sequence[str] | None:  # noqa: ARG002 - for others to say
+        """Return the pods that end for another, by uid; None: those of lower priority."""
+        return None
+
+    def in_vain(self, pod: PodInfo, victims: Sequence[str]) -> None:
+        """Take note that victims would make no room."""
+
     def settled(self, table: NodeTable, pod: PodInfo, row: int) -> PodInfo:
         """Return a pod with the GPUs that it shares on a node where it fits."""
         shares = pod.shares

@@ -11,6 +11,7 @@ from dralab.simulation.engines.external.run import ExternalRun
 from dralab.simulation.engines.fast.run import FastRun
 from dralab.simulation.engines.fast.ticks import TickRun
 from dralab.simulation.engines.scenario_run import ScenarioRun
+from dralab.simulation.policies.chance import unseeded
 from dralab.simulation.reproductions.fgd.experiment import PlacementRun
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario.scenario import Scenario
@@ -24,7 +25,8 @@ def measured(scenario: Scenario, result: Result) -> Result:
         if scenario.scheduler == EXTERNAL
         else ()
     )
-    notes = [*result.notes, *left_out, *_never_started(result)]
+    uses = map(str, unseeded(scenario.policy_class())) if scenario.is_own else ()
+    notes = [*result.notes, *uses, *left_out, *_never_started(result)]
     return replace(result, interval=scenario.measured, notes=notes)
 
 
@@ -51,11 +53,11 @@ def begin(
     """
     if scenario.work.inflate is not None:
         return PlacementRun(scenario, resume)
-    if scenario.scheduler == OWN:
+    if scenario.scheduler == OWN or (scenario.is_own and scenario.runs_in == "cluster"):
         return ClusterRun(scenario) if resume is None else ClusterRun.resumed(scenario, resume)
     if scenario.scheduler == EXTERNAL:
         return ExternalRun(scenario, resume, command=command, say=say)
-    if scenario.scheduler in TICKS:
+    if scenario.scheduler in TICKS or (scenario.is_own and scenario.runs_in == "ticks"):
         return TickRun(scenario, resume)
     if scenario.is_batch:
         return batch.scenario_run(scenario, resume)

@@ -360,7 +360,7 @@ def test_a_users_scheduler_that_returns_no_number_is_told_so_in_one_line(
     )
     done = CliRunner().invoke(main, ["simulate", "run", str(path)])
     assert done.exit_code == 2
-    assert "Error: Odd.prefer: must return a number between" in done.stderr
+    assert "mine.py:2: Odd.prefer: must return a number between" in done.stderr
 
 
 @pytest.mark.thorough
@@ -505,7 +505,7 @@ def test_a_users_policy_sees_the_task_whole_and_pods_that_ask_alike_are_told_apa
     (tmp_path / "mine.py").write_text(
         "class ByUser:\n"
         "    def prefer(self, pod, node):\n"
-        "        return 1 if node.name == pod.task.user else None\n"
+        "        return 1 if node.name == pod.user else None\n"
     )
     path = scenario(
         FLEET + "workload: {pods: [{name: p, cpu: 1, duration: 1s, user: n-1},"

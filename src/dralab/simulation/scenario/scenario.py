@@ -44,6 +44,7 @@ from dralab.simulation.scenario import fleet, manifests, workload
 from dralab.simulation.scenario.fleet import ScenarioFleet, openb_nodes, simulator_fleet
 from dralab.simulation.scenario.schedulers import (
     BUILT_IN,
+    ENGINES,
     EXTERNAL,
     FAST,
     JOBS,
@@ -94,27 +95,27 @@ class Scenario:
     measured: tuple[int, int] | None = None
     tick: int = 10 * SECOND
     policy: Callable[[], Any] | None = None
+    engine: str = ""
 
     @property
     def is_own(self) -> bool:
         """Whether a user's policy schedules: `policy`, or a class of a file."""
         return self.policy is not None or code.is_file(self.scheduler)
 
-    def own_policy(self, wanted: str) -> Any:
-        """Return a new user's policy. InputError: it has no method `wanted`."""
-        made = self.policy or code.load_class(self.scheduler, self.file)
-        if not hasattr(made, wanted):
-            what = "jobs on machines" if wanted == "decide" else "pods on nodes"
-            problem = f"{self.scheduler} places {what} only with a method {wanted}"
-            raise InputError(self.file, problem, where="scheduler")
-        return made()
+    def policy_class(self) -> Callable[[], Any]:
+        """Return the class of a user's policy. InputError: there is no such file or class."""
+        return self.policy or code.load_class(self.scheduler, self.file)
+
+    @property
+    def runs_in(self) -> str:
+        """The engine of a user's policy: the one asked for, or the fastest for the workload."""
+        jobs = self.work.jobs is not None and self.fleet.platform is not None
+        return self.engine or ("batch" if jobs else "fast")
 
     @property
     def is_batch(self) -> bool:
         """Whether rigid jobs are scheduled, not pods."""
-        if self.is_own:
-            return self.work.jobs is not None and self.fleet.platform is not None
-        return self.scheduler in JOBS
+        return self.runs_in == "batch" if self.is_own else self.scheduler in JOBS
 
     def pods(self) -> tuple[Pod, ...]:
         """Return the workload as pods."""
@@ -186,6 +187,7 @@ SCENARIO: Final = Table(
                     {
                         "name": label(schema=DECIDES, default="default"),
                         "strict_order": flag(default=False),
+                        "engine": choice(ENGINES, "That runs a class of yours."),
                     }
                 )
             ),
@@ -231,28 +233,35 @@ def load(
     problems: InputProblems | None = None,
     change: Callable[[Fields], None] | None = None,
     policy: Callable[[], Any] | None = None,
+    engine: str | None = None,
 ) -> Scenario:
     """Return the scenario of a file; `seed` and `scheduler` replace what it says.
 
     `content` stands for that of the file, which need not be there then. A `policy` schedules in
-    place of any scheduler; it is named in `scheduler`.
+    place of any scheduler; it is named in `scheduler`, and `engine` runs it.
     """
     problems = InputProblems() if problems is None else problems
     fields = load_fields(path) if content is None else Fields(FieldSource(path), "", content)
     if change is not None:
         change(fields)
     given = SCENARIO.read(fields)
-    own_scheduler, blocking = _scheduler(given)
-    chosen = scheduler or own_scheduler
+    own_scheduler, blocking, own_engine = _scheduler(given)
+    chosen, used_engine = scheduler or own_scheduler, engine or own_engine or ""
     if policy is None and chosen not in {*BUILT_IN, EXTERNAL}:
         if not code.is_file(chosen):
             known = ", ".join([*BUILT_IN, EXTERNAL, "file.py:Class"])
             raise given.error("scheduler", f"{chosen!r} is not one of {known}")
         code.check(chosen, path)
-    if blocking and chosen in {EXTERNAL, FAST, OWN, *TICKS}:
+    if blocking and (used_engine or chosen) in {"cluster", EXTERNAL, FAST, OWN, *TICKS}:
         raise given.error(
-            "scheduler", f"{chosen} has its own order: strict_order is for built-in policies"
+            "scheduler",
+            f"{used_engine or chosen} has its own order: strict_order is for built-in policies",
         )
+    if used_engine and not (policy or code.is_file(chosen)):
+        raise given.error("scheduler", f"engine: is for classes of yours; {chosen} has its own")
+    if used_engine not in {"", *ENGINES}:
+        known = ", ".join(ENGINES)
+        raise given.error("scheduler", f"engine: {used_engine!r} is not one of {known}")
     used_seed = given.seed if seed is None else seed
     machines = fleet.read(given.fleet, problems)
     hosts = machines.as_platform().width if chosen in JOBS else None
@@ -270,8 +279,9 @@ def load(
         energy=given.energy,
         outputs=Outputs(**given.outputs.values),
         measured=_measured(given.measure),
-        tick=_tick(given, machines, chosen),
+        tick=_tick(given, machines, used_engine or chosen),
         policy=policy,
+        engine=used_engine,
     )
 
 
@@ -295,14 +305,16 @@ def _measured(given: Given | None) -> tuple[int, int] | None:
     return given["from"], given.to
 
 
-def _scheduler(given: Given) -> tuple[str, bool]:
-    """Return the name of what decides, and whether the head of its queue blocks the rest."""
+def _scheduler(given: Given) -> tuple[str, bool, str | None]:
+    """Return what decides, whether the head of its queue blocks the rest, and its engine."""
     if given.policy is not None:
         if given.given.has("scheduler"):
             raise given.error("policy", "is an alias of `scheduler`: give only one")
-        return given.policy, False
+        return given.policy, False, None
     found = given.scheduler
-    return (found.name, found.strict_order) if isinstance(found, Given) else (found, False)
+    if isinstance(found, Given):
+        return found.name, found.strict_order, found.engine
+    return found, False, None
 
 
 def _conditions(given: Given, machines: ScenarioFleet, seed: int) -> RunConditions:
@@ -379,7 +391,7 @@ def digest(scenario: Scenario) -> str:
     ]
     parts = (
         scenario.seed, scenario.scheduler, scenario.conditions, scenario.energy, nodes,
-        fleet.platform, fleet.objects, fleet.running, scenario.work, scenario.tick,
+        fleet.platform, fleet.objects, fleet.running, scenario.work, scenario.tick, scenario.engine,
     )  # fmt: skip
     return checkpoints.digest(parts, files)
 

@@ -23,3 +23,5 @@ EXTERNAL: Final = "external"
 TICKS_PREEMPTION: Final = "ticks-preemption"
 TICKS: Final = ("ticks", TICKS_PREEMPTION)
 BUILT_IN: Final = (*JOBS, *PODS, *ALLOCATION, *TICKS, FAST, OWN)
+# What runs a class of a user's own: without a server, tick by tick, in a whole cluster, for jobs.
+ENGINES: Final = ("fast", "ticks", "cluster", "batch")

@@ -31,6 +31,7 @@ from dralab.simulation.engines.batch.messages import (
     RegisterProfile,
     RegistrationFinished,
     RejectJob,
+    ResizeJob,
     SchedulerReply,
     SetJobMetadata,
     SimulationBegins,
@@ -41,7 +42,7 @@ from dralab.simulation.engines.batch.messaging import BatsimServer
 from dralab.simulation.host_sets import all_machines, members, render
 from dralab.simulation.platforms.platform import Host, Platform, Way
 from dralab.simulation.workloads.batsim_profiles import profile_of
-from dralab.simulation.workloads.jobs import Job, Profile, Workload
+from dralab.simulation.workloads.jobs import Delay, Job, Profile, Workload
 
 
 @dataclass(slots=True)
@@ -59,6 +60,9 @@ class JobRecord:
     run: ExpectedRun | None = None
     end_event: Event | None = None
     known: bool = False
+    # Since when it has its machines, and how much longer it takes with them than with its width.
+    since: int = 0
+    stretch: float = 1.0
 
     @property
     def runs(self) -> bool:
@@ -105,6 +109,7 @@ class BatchSimulation:
         self.hosts = Hosts(platform, energy=self.options.energy)
         self.messages = 0
         self.shared_links = 0
+        self.resized = 0
         self._durations = {w.name: Durations(w, platform) for w in workloads}
         self._everything = all_machines(platform.width)
         self._news: dict[str, Any] = {}
@@ -251,6 +256,8 @@ class BatchSimulation:
                 when = max(decision.when, self.events.now())
                 call = partial(self._send, None, partial(self._tell, "called", when))
                 self.events.at(when, call, priority=NORMAL)
+            case ResizeJob():
+                self._resize(decision)
             case SwitchPstate():
                 self._switch(decision)
             case SetJobMetadata():
@@ -336,20 +343,53 @@ class BatchSimulation:
             ranks = sorted(decision.mapping.items(), key=lambda item: int(item[0]))
             chosen = tuple(chosen[int(index)] for _, index in ranks)
         record.run = run = self._durations[record.job.workload].expected_run(record.job, chosen)
-        record.started, record.machines = now, machines
-        limit = record.job.walltime
-        profile = self.workloads[record.job.workload].profiles[record.job.profile]
-        code, length = profile.code, run.duration
-        state: JobState = "COMPLETED_FAILED" if code else "COMPLETED_SUCCESSFULLY"
-        if limit is not None and limit <= length:
-            state, length = "COMPLETED_WALLTIME_REACHED", limit
+        record.started = record.since = now
+        record.machines = machines
         self._share_links(run)
         self.hosts.start_job(machines, run, now)
+        length = run.duration
+        self._let_end(record, length if record.stretch == 1 else int(length * record.stretch))
+
+    def _let_end(self, record: JobRecord, length: int) -> None:
+        """Plan the end of a job that has so much time left, or reaches its walltime before."""
+        profile = self.workloads[record.job.workload].profiles[record.job.profile]
+        code, limit = profile.code, record.job.walltime
+        state: JobState = "COMPLETED_FAILED" if code else "COMPLETED_SUCCESSFULLY"
+        if limit is not None:
+            limit -= self.events.now() - (record.started or 0)
+        if limit is not None and limit <= length:
+            state, length = "COMPLETED_WALLTIME_REACHED", limit
         record.end_event = self.events.after(
             length,
             partial(self._over, record, state, code),
             priority=ENDING if self._server is None else NORMAL,
         )
+
+    def _resize(self, decision: ResizeJob) -> None:
+        """Change the machines of a job; its work is what it was, and shared among them."""
+        record, now = self._known(decision.key), self.events.now()
+        run, before = record.run, record.job.width
+        profile = self._profiles_of(record.job)[record.job.profile]
+        if record.state is not None or not isinstance(profile, Delay):
+            what = "is over" if record.state is not None else "has no mere duration"
+            raise DecisionError(f"resized job {decision.key!r}, which {what}")
+        self.resized += 1
+        if run is None or record.end_event is None:
+            record.job = replace(record.job, width=decision.width)
+            record.stretch *= before / decision.width
+            return
+        problem = self.hosts.problem(decision.machines & ~record.machines, share=False)
+        if problem:
+            raise DecisionError(f"resized job {decision.key!r} to {problem}")
+        left = record.stretch * run.duration - (now - record.since)
+        had = record.machines.bit_count()
+        record.end_event.cancel()
+        record.joules += self.hosts.end_job(record.machines, run, record.since, now)
+        self.hosts.start_job(decision.machines, run, now)
+        record.machines, record.since = decision.machines, now
+        left *= had / decision.width
+        record.stretch = left / run.duration if run.duration else 1.0
+        self._let_end(record, int(left))
 
     def _share_links(self, run: ExpectedRun) -> None:
         """Count jobs whose time is optimistic: another one was sending over the same link."""
@@ -368,7 +408,7 @@ class BatchSimulation:
         record.state, record.ended = state, now
         run = record.run
         if run is not None and record.started is not None:
-            record.joules = self.hosts.end_job(record.machines, run, record.started, now)
+            record.joules += self.hosts.end_job(record.machines, run, record.since, now)
             for way in run.ways:
                 self._talking[way] -= 1
         self.finished.append(record)

@@ -83,6 +83,15 @@ class CallMeLater:
 
 
 @dataclass(frozen=True, slots=True)
+class ResizeJob:
+    """Let a job have so many machines; these, where it runs. Batsim has no such message."""
+
+    key: str
+    width: int
+    machines: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SwitchPstate:
     """Put machines into a pstate, at `at`."""
 
@@ -140,6 +149,7 @@ Decision = (
     StartJob
     | RejectJob
     | KillJobs
+    | ResizeJob
     | CallMeLater
     | SwitchPstate
     | SetJobMetadata

@@ -21,6 +21,7 @@ from dralab.simulation.engines.batch.messages import (
     RegisterProfile,
     RegistrationFinished,
     RejectJob,
+    ResizeJob,
     SchedulerReply,
     SetJobMetadata,
     SimulationBegins,
@@ -265,6 +266,8 @@ def _written(decision: Decision, now: int) -> Message:  # noqa: PLR0911 - a tabl
             return event(at, "REJECT_JOB", {"job_id": decision.job.key})
         case KillJobs():
             return event(at, "KILL_JOB", {"job_ids": list(decision.keys)})
+        case ResizeJob():
+            raise DecisionError(f"resized job {decision.key!r}, for which Batsim has no message")
         case CallMeLater():
             return event(at, "CALL_ME_LATER", {"timestamp": seconds(decision.when)})
         case SwitchPstate():

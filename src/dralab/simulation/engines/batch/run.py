@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from dralab.kernel.randomness import Randomness
 from dralab.scenarios.errors import InputError, InputProblems
 from dralab.simulation import checkpoints
 from dralab.simulation.engines import unsupported
@@ -16,6 +17,7 @@ from dralab.simulation.engines.batch.batprotocol.ends import RemoteComponent
 from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
 from dralab.simulation.engines.batch.hosts import PowerRow
 from dralab.simulation.engines.batch.messages import JobScheduler
+from dralab.simulation.engines.batch.own_scheduler import scheduler_of
 from dralab.simulation.engines.batch.remote import RemoteScheduler
 from dralab.simulation.engines.batch.schedulers import SCHEDULERS
 from dralab.simulation.engines.scenario_run import Progress, Stop
@@ -23,6 +25,7 @@ from dralab.simulation.host_sets import members
 from dralab.simulation.lifecycle.model import RunConditions
 from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.platforms.platform import Platform, plain
+from dralab.simulation.policies.user_policy import UserPolicy
 from dralab.simulation.results.result import Result, StateSample, Task
 from dralab.simulation.scenario.scenario import Scenario, digest
 from dralab.simulation.workloads import batsim as batsim_files
@@ -98,9 +101,12 @@ def _simulation(scenario: Scenario) -> BatchSimulation:
     if scenario.work.jobs is None:
         raise InputError(file, f"{name!r} schedules rigid jobs, not pods", where="scheduler")
     platform = scenario.fleet.as_platform()
-    scheduler: JobScheduler = (
-        scenario.own_policy("decide") if scenario.is_own else SCHEDULERS[name]()
-    )
+    scheduler: JobScheduler
+    if scenario.is_own:
+        chance = Randomness(scenario.seed).stream("policy")
+        scheduler = scheduler_of(UserPolicy(scenario, "batch", chance))
+    else:
+        scheduler = SCHEDULERS[name]()
     return BatchSimulation(
         platform, [scenario.work.jobs], scheduler, options=BatchOptions(energy=scenario.energy)
     )
@@ -249,6 +255,11 @@ def warnings(simulation: BatchSimulation) -> Iterator[str]:
         if workload.dropped:
             listed = ", ".join(f"{n} with {why}" for why, n in sorted(workload.dropped.items()))
             yield f"lines that Batsim's converter skips: {listed}"
+    if simulation.resized:
+        yield (
+            f"{simulation.resized} changes of the number of machines of jobs: the time left was "
+            "taken to shrink as the machines grow"
+        )
     if simulation.shared_links:
         yield (
             f"{simulation.shared_links} jobs used a link at the same time as another job: their "

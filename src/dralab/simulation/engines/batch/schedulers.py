@@ -125,7 +125,7 @@ WIDE: Final = "asks for more machines than there are"
 ENDLESS: Final = "has no walltime, which back-filling needs"
 
 
-class _Queueing(ABC):
+class QueueingScheduler(ABC):
     """The base of all: queue, free machines, and the rejection of jobs that can never run."""
 
     needs_walltime = True
@@ -186,7 +186,7 @@ class _Queueing(ABC):
         """Start what the policy allows."""
 
 
-class Fcfs(_Queueing):
+class Fcfs(QueueingScheduler):
     """First come, first served; the first job that does not fit blocks the rest."""
 
     needs_walltime = False
@@ -199,7 +199,7 @@ class Fcfs(_Queueing):
             self.start(job, lowest(self.usable, job.width))
 
 
-class CountingEasy(_Queueing):
+class CountingEasy(QueueingScheduler):
     """EASY by counting: no back-filled job may delay the head, whichever machines they get."""
 
     def __init__(self) -> None:
@@ -243,7 +243,7 @@ class CountingEasy(_Queueing):
         return float("inf"), 0
 
 
-class _Reserving(_Queueing):
+class _Reserving(QueueingScheduler):
     """Schedulers that plan ahead with an `Availability`."""
 
     def __init__(self) -> None:

@@ -25,6 +25,7 @@ from dralab.objects.pods import is_finished
 from dralab.runtime.resources import CLAIMS, PODS
 from dralab.scenarios import code
 from dralab.scenarios.errors import InputError
+from dralab.scheduling.pods import PodInfo
 from dralab.simulation import checkpoints
 from dralab.simulation.engines.cluster.containers import TaskContainers
 from dralab.simulation.engines.cluster.created_objects import CreatedObjects
@@ -39,8 +40,10 @@ from dralab.simulation.engines.cluster.tasks import (
     capacity_of,
     lanes_of,
 )
+from dralab.simulation.engines.own_choice import OwnChoice
 from dralab.simulation.engines.scenario_run import Progress, Stop
 from dralab.simulation.lifecycle.model import Pod, Quotas
+from dralab.simulation.policies.user_policy import UserPolicy
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario import manifests
 from dralab.simulation.scenario.manifests import Arrival
@@ -107,9 +110,34 @@ class ClusterRun:
         # Nodes, drivers and controllers have seen each other; the run begins now.
         self.cluster.wait(1)
         self.begin = self._last = self.cluster.now
+        if scenario.is_own:
+            self._obey(UserPolicy(scenario, "cluster", chance.stream("policy")))
         self.quiet_limit = max(QUIET_LIMIT, 2 * max(map(_tolerated, self.work), default=0))
         self.cluster.manager.cache(PODS).subscribe(self._pod)
         self._plan()
+
+    def _obey(self, policy: UserPolicy) -> None:
+        """Let a user's policy decide in the scheduler."""
+        scheduler = self.cluster.scheduler
+        if scheduler is None:
+            return
+        choice = OwnChoice(
+            policy,
+            scheduler.state.table,
+            self.tasks.by_uid,
+            record_of=self._task_of,
+            now=lambda: self.cluster.now,
+            begin=self.begin,
+            gpus_of=self._gpus_of,
+        )
+        scheduler.state.choice, scheduler.queue.rank = choice, choice.rank
+
+    def _task_of(self, pod: PodInfo) -> ClusterTask:
+        task = self.tasks.by_uid.get(pod.uid) or self._known(pod.obj)
+        return task or ClusterTask(manifests.of_object(pod.obj, 0), name=pod.key.name)
+
+    def _gpus_of(self, node: str) -> tuple[tuple[int, ...], str]:
+        return ((), "") if self.tasks.gpus is None else self.tasks.gpus.left_of(node)
 
     def _plan(self) -> None:
         how = self.scenario.conditions
@@ -433,7 +461,7 @@ class ClusterRun:
         ]
         return Result(
             name=self.scenario.name,
-            scheduler=NAME,
+            scheduler=self.scenario.scheduler,
             seed=self.scenario.seed,
             tasks=list(self.tasks.finished(self.begin, lanes)),
             samples=self.tasks.samples,

@@ -151,6 +151,15 @@ class GpuUsage:
         """The fragmentation of all nodes."""
         return self._ledger.catch_up()
 
+    def left_of(self, node: str) -> tuple[tuple[int, ...], str]:
+        """Return what is left of each GPU of a node, and their model."""
+        number = self._number.get(node)
+        if number is None or self._room is None:
+            return (), ""
+        columns = self._room.shared_gpus()
+        left = columns.left[number, : columns.number[number]].tolist()
+        return tuple(left), columns.models[columns.model[number]]
+
     def count_held(self, task: ClusterTask, sign: int) -> None:
         """Take the resources of a task, or give them back."""
         number = self._number.get(task.node)

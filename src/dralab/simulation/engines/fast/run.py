@@ -27,9 +27,10 @@ from dralab.simulation.engines.fast.choices import choice_named
 from dralab.simulation.engines.fast.claim_book import ClaimBook
 from dralab.simulation.engines.fast.engine import BEGIN, FastSimulation
 from dralab.simulation.engines.fast.inventory import GpusAre, Inventory, empty_state
-from dralab.simulation.engines.fast.preference import Preference
 from dralab.simulation.engines.fragmentation import FragmentationLedger
+from dralab.simulation.engines.own_choice import OwnChoice
 from dralab.simulation.engines.scenario_run import Progress, Stop
+from dralab.simulation.policies.user_policy import UserPolicy
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario.scenario import Scenario, digest
 from dralab.simulation.scenario.schedulers import ALLOCATION_PREFIX, FAST
@@ -89,12 +90,22 @@ class FastRun:
     def _choice(self, state: ClusterState, ledger: FragmentationLedger | None) -> NodeChoice:
         """Return how the scenario chooses nodes."""
         scenario, table = self.scenario, state.table
-        name = scenario.scheduler
+        name, chance = scenario.scheduler, self.simulation.chance.stream("policy")
         if name == FAST:
             return state.choice
         if scenario.is_own:
-            return Preference(name, scenario.own_policy("prefer"), table, self.tasks.by_uid)
-        return choice_named(name, table, ledger, self.simulation.chance.stream("policy"))
+            simulation, by_uid = self.simulation, self.tasks.by_uid
+            choice = OwnChoice(
+                UserPolicy(scenario, scenario.runs_in, chance),
+                table,
+                by_uid,
+                record_of=lambda pod: by_uid[pod.uid],
+                now=simulation.now,
+                begin=BEGIN,
+            )
+            simulation.queue.rank = choice.rank
+            return choice
+        return choice_named(name, table, ledger, chance)
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
         """Continue the run."""

@@ -135,7 +135,9 @@ class TickRun(FastRun):
     _write: Callable[[Metrics], None] | None = None
 
     def _begin(self) -> None:
-        self.simulation.state.choice.preempts = self.scenario.scheduler == TICKS_PREEMPTION
+        if not self.scenario.is_own:
+            preempts = self.scenario.scheduler == TICKS_PREEMPTION
+            self.simulation.state.choice.preempts = preempts
         self.simulation.on_tick = self._tell
         self.simulation.begin(self.scenario.tick)
         self._offers = dict(_offers(self.scenario))
