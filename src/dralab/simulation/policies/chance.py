@@ -7,7 +7,7 @@ own file that they name. What a library does inside is not seen.
 import dis
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -46,11 +46,11 @@ class UnseededUse(NamedTuple):
         )
 
 
-def unseeded(policy: type) -> list[UnseededUse]:
-    """Return the places, by line."""
+def unseeded(policy: Callable[..., Any]) -> list[UnseededUse]:
+    """Return the places in a class, by line; in what makes a policy otherwise, none are known."""
     found: set[UnseededUse] = set()
     seen: set[CodeType] = set()
-    for made in policy.__mro__[:-1]:
+    for made in policy.__mro__[:-1] if isinstance(policy, type) else ():
         for value in vars(made).values():
             function = getattr(value, "__func__", getattr(value, "fget", value))
             if isinstance(function, FunctionType):
