@@ -123,6 +123,19 @@ fleet: {manifests: nodes.yaml}
 workload: {manifests: pods.yaml}
 scheduler: external
 external: {schedulers: {one: a b, two: [c]}, controllers: all, settle: 0.5}
+---
+pools:
+- {name: a, cpu: 500m, memory: 1Gi, gpus: 1, model: T4, pods: 9, labels: {x: y},
+   taints: ['a=b:NoSchedule'], drivers: [gpu], min: 1, max: 3, price: 1.5, priority: 2,
+   startup: {delay: 1s, jitter: 2s}, devices: 3s, failure: 0.5, spot: {every: 1h, notice: 30s}}
+- {name: b, shape: h100, startup: 3m, devices: {delay: 1s, jitter: 2s}}
+- {name: c, manifests: nodes.yaml}
+autoscaler:
+  cluster-autoscaler: {expander: [price, random], scan: 5s, unneeded: 1m, threshold: 0.3,
+    delay_after_add: 1m, provision_timeout: 5m}
+workload: {manifests: pods.yaml}
+scheduler: dralab
+stop: {at: 1d}
 """
 CAMPAIGNS = """
 name: c
@@ -141,7 +154,7 @@ seeds: [1, -2]
 # that are another field's value.
 BEYOND = {
     "scenario": r"^there is no (file|node) |must have the role master|^must be after `from`|^is for ticks"
-    r"|^give `at`: with random faults|^must be whole seconds|^must be above 0|^must be given, as a duration above 0"
+    r"|^give `at`: with |^need `scheduler: |^must be whole seconds|^must be above 0|^must be given, as a duration above 0"
     r"|is not CALL=KIND|^None is not a duration|^is unknown; known: .*gpus|is not a time such as",
     "campaign": r"^there is no file|is not one of the schedulers|is not a metric",
 }

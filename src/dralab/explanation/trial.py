@@ -21,7 +21,7 @@ from dralab.explanation.inquiry import Inquiry
 from dralab.explanation.names import UNKNOWN, listed, resource_fields, shortened
 from dralab.objects.budgets import covers, disruptions_allowed
 from dralab.objects.metadata import DEFAULT_NAMESPACE, NamespacedName, key_of, metadata_of, spec_of
-from dralab.objects.pods import is_finished
+from dralab.objects.pods import SAFE_TO_EVICT, is_finished
 from dralab.objects.taints import UNSCHEDULABLE, taints_of
 from dralab.scheduling.copies import copies, put
 from dralab.scheduling.cycle import schedule
@@ -343,8 +343,6 @@ def waits_for(inquiry: Inquiry, holders: Sequence[str]) -> Iterator[Help]:
 
 
 MOST_MOVED: Final = 3
-SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-"""Where a pod says "false", nobody evicts it to tidy up."""
 
 
 def moves_for(model: ClusterModel, asked: PodQuestion, helps: Sequence[Help]) -> Iterator[Help]:

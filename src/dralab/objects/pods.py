@@ -10,6 +10,8 @@ FINISHED = frozenset({"Succeeded", "Failed"})
 """The phases that no pod leaves."""
 MIRROR = "kubernetes.io/config.mirror"
 """The annotation of mirror pods."""
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+"""The annotation by which a pod says whether it may be evicted to tidy up."""
 
 
 def is_finished(pod: JsonObject) -> bool:

@@ -55,7 +55,7 @@ class InputField:
     def of(self, given: Fields, key: str) -> Any:
         """Return the value of a field. InputError."""
         needed = [self.needs] if isinstance(self.needs, str) else self.needs
-        if needed and not any(given.value.get(name) for name in needed):
+        if needed and all(given.value.get(name) is None for name in needed):
             return self.default
         if self.required or self.always or given.has(key):
             return self.read(given, key)
@@ -171,6 +171,12 @@ def number(about: str = "", least: float = 0, most: float | None = None, **how: 
     """Return a number; that it is too large is for a check to tell."""
     schema = json_schema.number(least, most)
     return field(schema, lambda given, key: given.number(key, least=least), about, **how)
+
+
+def probability(about: str = "", **how: Any) -> InputField:
+    """Return a number from 0 to 1."""
+    rule = number(about, 0, 1, **how)
+    return rule.checked(lambda chance: "is a probability: from 0 to 1" if chance > 1 else "")
 
 
 def whole(about: str = "", least: int = 0, most: int | None = None, **how: Any) -> InputField:

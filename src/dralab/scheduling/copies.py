@@ -1,12 +1,12 @@
 """Further nodes like one of a model: what a new machine of the kind would bring."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from dralab.objects.metadata import labels_of, spec_of
 from dralab.objects.nodes import HOSTNAME
 from dralab.scheduling.model import ClusterModel
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 
 NEW: Final = "new-"
 
@@ -19,20 +19,25 @@ def copies(model: ClusterModel, name: str, count: int) -> Iterator[JsonDict]:
         own = f"{NEW}{number}-{name}"
         while model.node(own) is not None:
             own = f"{NEW}{own}"
-        spec = {**spec_of(node), "unschedulable": False}
-        metadata = {"name": own, "labels": {**labels_of(node), HOSTNAME: own}}
-        yield {**node, "metadata": metadata, "spec": spec}
-        for item in mine:
-            pool = item["spec"]["pool"]
-            yield {
-                **item,
-                "metadata": {"name": f"{own}-{item['metadata']['name']}"},
-                "spec": {
-                    **item["spec"],
-                    "nodeName": own,
-                    "pool": {**pool, "name": f"{own}-{pool['name']}"},
-                },
-            }
+        yield from renamed(node, mine, own)
+
+
+def renamed(node: JsonObject, slices: Iterable[JsonObject], own: str) -> Iterator[JsonDict]:
+    """Yield a node under another name, and its slices as those of that node."""
+    spec = {**spec_of(node), "unschedulable": False}
+    metadata = {"name": own, "labels": {**labels_of(node), HOSTNAME: own}}
+    yield {**node, "metadata": metadata, "spec": spec}
+    for item in slices:
+        pool = item["spec"]["pool"]
+        yield {
+            **item,
+            "metadata": {"name": f"{own}-{item['metadata']['name']}"},
+            "spec": {
+                **item["spec"],
+                "nodeName": own,
+                "pool": {**pool, "name": f"{own}-{pool['name']}"},
+            },
+        }
 
 
 def put(model: ClusterModel, item: JsonDict) -> None:

@@ -1,7 +1,9 @@
 """The page of one run: cards, use and queue over time, Gantt, fragmentation, waits, tasks."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -53,6 +55,11 @@ def page(result: Result) -> ReportPage:
             ),
             ("tasks an hour", numbers["throughput_per_hour"], "number"),
             ("never started", numbers["never_started"], "number"),
+            *(
+                (name.replace("_", " "), numbers[name], "number")
+                for name in ("cost", "idle_cost", "most_nodes")
+                if name in numbers
+            ),
         ],
         charts=list(_charts(result)),
         definitions=[(name.replace("_", " "), text) for name, text in metrics.DEFINITIONS.items()],
@@ -80,6 +87,8 @@ def _charts(result: Result) -> Iterator[Chart]:
         ],
         "half": True,
     }
+    if result.nodes:
+        yield pools(result)
     yield gantt(result)
     if result.capacity.get("gpu"):
         idle = [result.capacity["gpu"] - s.gpu for s in thinned]
@@ -109,6 +118,29 @@ def _charts(result: Result) -> Iterator[Chart]:
     yield from waits(result)
     yield number_table(result)
     yield task_table(result)
+
+
+def pools(result: Result) -> Chart:
+    """Return how many nodes each pool had, from the request for them on."""
+    names = sorted({node.pool for node in result.nodes})
+    steps = sorted(
+        (when, sign, node.pool)
+        for node in result.nodes
+        for when, sign in ((node.asked, 1), (node.gone, -1))
+    )
+    now, x = Counter(dict.fromkeys(names, 0)), [0.0]
+    series: dict[str, list[int]] = {name: [0] for name in names}
+    for when, of_instant in groupby(steps, key=lambda step: step[0]):
+        for _, sign, pool in of_instant:
+            now[pool] += sign
+        x.append(when / SECOND)
+        for name in names:
+            series[name].append(now[name])
+    return {
+        "kind": "lines", "title": "Nodes of pools", "xKind": "time", "steps": True, "x": x,
+        "text": "From the request for a node until it is gone.",
+        "series": [{"name": name, "y": found} for name, found in series.items()],
+    }  # fmt: skip
 
 
 def waits(result: Result) -> Iterator[Chart]:

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.results.result import Result, StateSample, Task
+from dralab.simulation.results.result import NodeSpan, Result, StateSample, Task
 
 BOUND: Final = 10.0
 SPREAD: Final = ("mean", "median", "p95", "p99", "max")
@@ -48,6 +48,15 @@ DEFINITIONS: Final[Mapping[str, str]] = {
     "1/n in the most unequal case",
     "load_variation": "standard deviation / mean, over nodes, of the time they ran tasks",
     "joules": "energy of all machines, where the platform has power data",
+    "cost": "price of the nodes of pools, from the moment they were asked for until they were gone",
+    "idle_cost": "the part of it for times in which no task was on the node, starting included",
+    "node_hours": "hours of all nodes of pools",
+    "most_nodes": "nodes of pools at a time, at most",
+    "nodes_asked": "nodes of pools that were asked for",
+    "nodes_failed": "nodes of pools that never came",
+    "nodes_taken_back": "nodes of pools that were taken back",
+    "node_start_mean": "seconds from the request for a node until its devices were there",
+    "wasted_gpu": "part of the GPU time of pools that was paid for and held by no task",
     "refused": "how often tasks were refused, by reason",
 }
 
@@ -101,6 +110,8 @@ def metrics_of(result: Result) -> dict[str, Value]:
     numbers["load_variation"] = variation(loads(result, first, last))
     if result.joules is not None:
         numbers["joules"] = result.joules
+    if result.nodes:
+        numbers |= of_pools(result)
     numbers |= {f"refused: {reason}": n for reason, n in sorted(result.refusals.items())}
     return numbers | dict(result.own_numbers)
 
@@ -208,6 +219,51 @@ def integral(
             total += value(now) * (end - start)
     if samples and samples[-1].when < finish:
         total += value(samples[-1]) * (finish - max(samples[-1].when, begin))
+    return total
+
+
+def of_pools(result: Result) -> dict[str, Value]:
+    """Return what the nodes of pools cost, and what of that nobody used.
+
+    A run that was lost with its node counts as time that nobody used.
+    """
+    nodes = {node.name: node for node in result.nodes}
+    used: dict[str, list[tuple[int, int]]] = {name: [] for name in nodes}
+    gpu_time = 0.0
+    for task in result.tasks:
+        names = {result.lanes[lane].partition("/")[0] for lane in task.lanes} & nodes.keys()
+        if task.bound is None or not names:
+            continue
+        end = result.end if task.ended is None else task.ended
+        gpu_time += task.gpu_milli * (end - task.bound) / 1000
+        for name in names:
+            used[name].append((task.bound, end))
+    paid_gpus = sum(node.gpus * (node.gone - node.asked) for node in result.nodes)
+    starts = [(node.ready - node.asked) / SECOND for node in result.nodes if node.ready is not None]
+    steps = [(node.asked, 1) for node in result.nodes] + [(node.gone, -1) for node in result.nodes]
+    there = accumulate(step for _, step in sorted(steps))
+    return {
+        "cost": math.fsum(node.price * node.hours for node in result.nodes),
+        "idle_cost": math.fsum(
+            node.price * (node.hours - _covered(used[node.name], node) / (3600 * SECOND))
+            for node in result.nodes
+        ),
+        "node_hours": math.fsum(node.hours for node in result.nodes),
+        "most_nodes": max(there),
+        "nodes_asked": len(nodes),
+        "nodes_failed": sum(node.reason == "never came" for node in result.nodes),
+        "nodes_taken_back": sum(node.reason == "taken back" for node in result.nodes),
+        "node_start_mean": math.fsum(starts) / len(starts) if starts else None,
+        "wasted_gpu": 1 - gpu_time / paid_gpus if paid_gpus else None,
+    }
+
+
+def _covered(spans: Iterable[tuple[int, int]], node: NodeSpan) -> int:
+    """Return how long at least one of some spans lasted while a node was there."""
+    total, last = 0, node.asked
+    for begin, end in sorted(spans):
+        total += max(0, min(end, node.gone) - max(begin, last))
+        last = max(last, min(end, node.gone))
     return total
 
 

@@ -18,6 +18,7 @@ TASK_COLUMNS: Final = (
     "id", "user", "state", "submitted", "bound", "started", "ended", "wait", "run", "turnaround",
     "bounded_slowdown", "width", "gpu_milli", "places", "evictions", "reason",
 )  # fmt: skip
+NODE_COLUMNS: Final = ("name", "pool", "price", "asked", "ready", "gone", "hours", "reason")
 SAMPLE_COLUMNS: Final = ("time", *StateSample._fields[1:-1])
 Row = tuple[Any, ...]
 
@@ -43,21 +44,25 @@ def check(
 def write(result: Result, folder: Path, *, parquet: bool | None = None) -> list[Path]:
     """Write `summary.json`, `tasks.csv` and `samples.csv`; the same run gives the same bytes.
 
-    `parquet` None: the tables as Parquet, too, where the extra is installed.
+    With pools of nodes there is `nodes.csv`, too. `parquet` None: the tables as Parquet, too, where
+    the extra is installed.
     """
     if parquet is None:
         parquet = has("parquet")
     check(folder, parquet=parquet)
-    paths = [folder / "summary.json", folder / "tasks.csv", folder / "samples.csv"]
+    paths = [folder / "summary.json"]
     paths[0].write_bytes(
         orjson.dumps(summary(result), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     )
-    tables: Mapping[str, tuple[Sequence[str], list[Row]]] = {
+    tables: dict[str, tuple[Sequence[str], list[Row]]] = {
         "tasks": (TASK_COLUMNS, task_rows(result)),
         "samples": (sample_columns(result), sample_rows(result)),
     }
+    if result.nodes:
+        tables["nodes"] = NODE_COLUMNS, node_rows(result)
     for name, (columns, rows) in tables.items():
-        write_csv(folder / f"{name}.csv", columns, rows)
+        paths.append(folder / f"{name}.csv")
+        write_csv(paths[-1], columns, rows)
         if parquet:
             paths.append(folder / f"{name}.parquet")
             write_parquet(paths[-1], columns, rows)
@@ -119,6 +124,21 @@ def sample_rows(result: Result) -> list[Row]:
     none = (0,) * len(result.types)
     return [
         (_seconds(sample.when), *sample[1:-1], *(sample.types or none)) for sample in result.samples
+    ]
+
+
+def node_rows(result: Result) -> list[Row]:
+    """Return a row per node of a pool; times in seconds, None if it never came."""
+    return [
+        (
+            node.name,
+            node.pool,
+            node.price,
+            *(_seconds(when) for when in (node.asked, node.ready, node.gone)),
+            node.hours,
+            node.reason,
+        )
+        for node in result.nodes
     ]
 
 

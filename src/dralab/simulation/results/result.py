@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, overload
 
+from dralab.kernel.clock import SECOND
+
 
 class StateSample(NamedTuple):
     """The state from `when` on; CPU and GPU in milli, fragmented GPU in milli, memory in bytes.
@@ -90,6 +92,27 @@ class Task(NamedTuple):
     evictions: int = 0
 
 
+class NodeSpan(NamedTuple):
+    """A node of a pool: it was paid for from `asked` to `gone`, and took pods from `ready` on.
+
+    `price` is that of an hour; `reason` says why it went, empty if it was there at the end.
+    """
+
+    name: str
+    pool: str
+    price: float
+    gpus: int
+    asked: int
+    ready: int | None
+    gone: int
+    reason: str = ""
+
+    @property
+    def hours(self) -> float:
+        """How long it was paid for."""
+        return (self.gone - self.asked) / (3600 * SECOND)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """One finished run.
@@ -117,6 +140,7 @@ class Result:
     interval: tuple[int, int] | None = None
     outages: Sequence[tuple[int, int, int]] = ()
     own_numbers: Mapping[str, float | None] = field(default_factory=dict)
+    nodes: Sequence[NodeSpan] = ()
 
     def all_capacity(self) -> dict[str, int]:
         """Return the capacity of resources, and of types of devices as `gpu[MODEL]`."""

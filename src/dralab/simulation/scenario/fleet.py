@@ -151,7 +151,7 @@ def read(given: Given, problems: InputProblems) -> ScenarioFleet:
         case "platform":
             fleet = ScenarioFleet(platform=simgrid_xml.read(given.platform, master=given.master))
         case "manifests":
-            fleet = _from_manifests(given.manifests, problems)
+            fleet = from_manifests(given.manifests, problems)
         case "shape":
             fleet = _from_shape(given.shape)
         case "snapshot":
@@ -174,20 +174,23 @@ def _nodes(groups: Sequence[Given]) -> ScenarioFleet:
         for full in numbered(group.name, group.count):
             if full in known:
                 raise group.error("name", f"there are two nodes {full!r}")
-            nodes.append(
-                GpuNode(
-                    full,
-                    group.cpu,
-                    group.memory,
-                    group.gpus,
-                    group.model if group.gpus else "",
-                    group.pods,
-                    group.labels | {f"kubernetes.io/hostname={full}"},
-                    group.taints,
-                    group.drivers,
-                )
-            )
+            nodes.append(node_named(full, group))
     return ScenarioFleet(nodes=tuple(nodes))
+
+
+def node_named(name: str, given: Given) -> GpuNode:
+    """Return a node with what a scenario says of it."""
+    return GpuNode(
+        name,
+        given.cpu,
+        given.memory,
+        given.gpus,
+        given.model if given.gpus else "",
+        given.pods,
+        given.labels | {f"kubernetes.io/hostname={name}"},
+        given.taints,
+        given.drivers,
+    )
 
 
 def openb_nodes(path: Path, problems: InputProblems) -> Iterator[GpuNode]:
@@ -226,7 +229,8 @@ def _from_shape(shape: Given) -> ScenarioFleet:
     )
 
 
-def _from_manifests(path: Path, problems: InputProblems) -> ScenarioFleet:
+def from_manifests(path: Path, problems: InputProblems) -> ScenarioFleet:
+    """Return the nodes of manifests, with all objects that come with them. InputError."""
     loaded = load_manifests([str(path)])
     for problem in loaded.problems:
         problems.about(InputError(path, str(problem.message), line=problem.origin.line))
@@ -237,7 +241,7 @@ def _from_manifests(path: Path, problems: InputProblems) -> ScenarioFleet:
             problems.about(InputError(path, "is given twice", line=line, where=title))
             continue
         try:
-            nodes[manifest.name] = _checked_node(manifest.object, path.name)
+            nodes[manifest.name] = checked_node(manifest.object, path.name)
         except InputError as error:
             problems.about(error)
     return ScenarioFleet(
@@ -255,7 +259,7 @@ def _from_snapshot(path: Path, problems: InputProblems) -> ScenarioFleet:
     for item in saved:
         if item["kind"] == "Node":
             try:
-                nodes.append(_checked_node(item, path.name))
+                nodes.append(checked_node(item, path.name))
             except InputError as error:
                 problems.about(error)
     return ScenarioFleet(
@@ -267,11 +271,12 @@ def _from_snapshot(path: Path, problems: InputProblems) -> ScenarioFleet:
 
 def simulator_fleet(config: TickConfig) -> ScenarioFleet:
     """Return the nodes of a k8s-cluster-simulator configuration, and how long its ticks are."""
-    nodes = tuple(_checked_node(item, config.file.name) for item in config.nodes)
+    nodes = tuple(checked_node(item, config.file.name) for item in config.nodes)
     return ScenarioFleet(nodes=nodes, objects=config.nodes, tick=config.tick * SECOND)
 
 
-def _checked_node(node: Mapping[str, Any], file: str) -> GpuNode:
+def checked_node(node: Mapping[str, Any], file: str) -> GpuNode:
+    """Return a node from its object. InputError: a field is of the wrong kind."""
     try:
         return node_of(node, file)
     except InputError:

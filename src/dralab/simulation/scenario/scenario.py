@@ -21,7 +21,7 @@ from dralab.scenarios.tables import (
     either,
     flag,
     label,
-    number,
+    probability,
     quantity,
     row,
     rows,
@@ -40,8 +40,9 @@ from dralab.simulation.lifecycle.model import (
     RunConditions,
     Stage,
 )
-from dralab.simulation.scenario import fleet, manifests, workload
+from dralab.simulation.scenario import fleet, manifests, pools, workload
 from dralab.simulation.scenario.fleet import ScenarioFleet, openb_nodes, simulator_fleet
+from dralab.simulation.scenario.pools import ClusterAutoscalerRules, ScenarioPool
 from dralab.simulation.scenario.schedulers import (
     BUILT_IN,
     ENGINES,
@@ -96,6 +97,8 @@ class Scenario:
     tick: int = 10 * SECOND
     policy: Callable[[], Any] | None = None
     engine: str = ""
+    pools: tuple[ScenarioPool, ...] = ()
+    autoscaler: ClusterAutoscalerRules = field(default_factory=ClusterAutoscalerRules)
 
     @property
     def is_own(self) -> bool:
@@ -135,9 +138,7 @@ LIFECYCLE: Final = Table(
     {
         "start": STAGES.told("Between the binding of a pod and its start."),
         "release": STAGES.told("Between its end and the release of its resources."),
-        "failure": number("The probability that a run fails.", 0, 1, default=0.0).checked(
-            lambda chance: "is a probability: from 0 to 1" if chance > 1 else ""
-        ),
+        "failure": probability("The probability that a run fails.", default=0.0),
         "retries": whole(default=0),
     }
 )
@@ -178,7 +179,18 @@ SCENARIO: Final = Table(
         "kind": field_rule({}),
         "name": label("Of the run; default: the name of the file."),
         "seed": whole("The same scenario and seed give the same bytes.", default=0),
-        "fleet": row(fleet.FLEET, required=True),
+        "fleet": row(
+            fleet.FLEET, "The nodes that are there; needed without `pools`.", always=False
+        ),
+        "pools": rows(
+            pools.POOL, "Nodes that an autoscaler adds and removes.", 1, always=False, default=()
+        ),
+        "autoscaler": either(
+            label(schema=json_schema.choice(pools.AUTOSCALERS), default=pools.CLUSTER_AUTOSCALER),
+            row(pools.AUTOSCALER),
+            about="Who asks for nodes of `pools`; default: `cluster-autoscaler`.",
+            needs="pools",
+        ),
         "workload": row(workload.WORKLOAD, required=True),
         "scheduler": either(
             label(schema=DECIDES),
@@ -220,7 +232,10 @@ SCENARIO: Final = Table(
         # What it may say is for `engines.external.options` to read.
         "external": field_rule({}, lambda given, key: given.mapping(key).value, always=True),
     },
-    rules={"not": {"required": ["scheduler", "policy"]}},
+    rules={
+        "not": {"required": ["scheduler", "policy"]},
+        "anyOf": one_of_fields("fleet", "pools"),
+    },
 )
 
 
@@ -263,7 +278,7 @@ def load(
         known = ", ".join(ENGINES)
         raise given.error("scheduler", f"engine: {used_engine!r} is not one of {known}")
     used_seed = given.seed if seed is None else seed
-    machines = fleet.read(given.fleet, problems)
+    machines = _fleet(given, used_engine or chosen, problems)
     hosts = machines.as_platform().width if chosen in JOBS else None
     work = workload.read(given.workload, used_seed, problems, hosts=hosts)
     return Scenario(
@@ -282,7 +297,23 @@ def load(
         tick=_tick(given, machines, used_engine or chosen),
         policy=policy,
         engine=used_engine,
+        pools=pools.read(given.pools, problems),
+        autoscaler=pools.rules(given),
     )
+
+
+def _fleet(given: Given, scheduler: str, problems: InputProblems) -> ScenarioFleet:
+    """Return the nodes that are there: with pools, there may be none."""
+    if given.pools and scheduler not in {OWN, "cluster"}:
+        raise given.error("pools", f"need `scheduler: {OWN}`, and it is {scheduler}")
+    never = any(each.spot or each.failure == 1 for each in given.pools)
+    if never and given.stop.at is None:
+        raise given.error("stop", "give `at`: with spot machines, or failures, a run may never end")
+    if given.fleet is not None:
+        return fleet.read(given.fleet, problems)
+    if not given.pools:
+        raise given.error("fleet", "must be given, or `pools`")
+    return ScenarioFleet()
 
 
 def _tick(given: Given, machines: ScenarioFleet, scheduler: str) -> int:
@@ -382,8 +413,10 @@ def digest(scenario: Scenario) -> str:
     """Return what a run depends on, as a short text: the same text, the same result."""
     fleet = scenario.fleet
     # Labels are sets, and the text of a set has another order in another process.
-    nodes = [(replace(node, labels=frozenset()), sorted(node.labels)) for node in fleet.nodes]
-    named = {scenario.scheduler, *(name for node in fleet.nodes for name in node.drivers)}
+    known = (*fleet.nodes, *(node for pool in scenario.pools for node in pool.fleet.nodes))
+    nodes = [(replace(node, labels=frozenset()), sorted(node.labels)) for node in known]
+    pools = [replace(pool, fleet=replace(pool.fleet, nodes=())) for pool in scenario.pools]
+    named = {scenario.scheduler, *(name for node in known for name in node.drivers)}
     files = [
         scenario.file.parent / name.rpartition(":")[0]
         for name in sorted(named)
@@ -392,6 +425,7 @@ def digest(scenario: Scenario) -> str:
     parts = (
         scenario.seed, scenario.scheduler, scenario.conditions, scenario.energy, nodes,
         fleet.platform, fleet.objects, fleet.running, scenario.work, scenario.tick, scenario.engine,
+        pools, scenario.autoscaler,
     )  # fmt: skip
     return checkpoints.digest(parts, files)
 

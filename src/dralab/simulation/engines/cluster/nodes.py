@@ -1,6 +1,6 @@
 """Nodes and their drivers in a simulation: kubelets whose heartbeats are computed, not executed."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -17,7 +17,7 @@ from dralab.kernel.clock import SECOND, rfc3339_micro
 from dralab.node.kubelets import LEASE_NAMESPACE, LEASE_SECONDS, RENEW, Kubelet, Kubelets
 from dralab.node.node_spec import NodeSpec
 from dralab.runtime.client import Resource
-from dralab.runtime.resources import CLASSES, LEASES
+from dralab.runtime.resources import CLASSES, LEASES, NODES
 from dralab.simulation.engines import objects
 from dralab.simulation.engines.cluster.containers import TaskContainers
 from dralab.simulation.engines.objects import GPU, MODEL_LABEL
@@ -48,23 +48,50 @@ class SimulatedNodes:
         self.kubelets = Kubelets(cluster.manager, containers, leases=False)
         self.kubelets.on_node = self._on_node
         self.publisher = SlicePublisher(cluster.manager)
-        self._specs = {node.name: node_spec(node) for node in nodes}
         self._since = cluster.now
-        self._drivers = {
-            node.name: [*gpu_drivers(node), *(make(name, node.name) for name in node.drivers)]
-            for node in nodes
-        }
+        self._make, self._written = make, written
+        self._specs: dict[str, NodeSpec] = {}
+        self._drivers: dict[str, list[Driver]] = {}
+        self._late: dict[str, tuple[int, Callable[[], None]]] = {}
         self.plugins: dict[tuple[str, str], SimulatedPlugin] = {}
-        # Their slices are there already.
-        self._written = {node.name: list(written(node.name)) for node in nodes}
-        self._create_classes()
         for node in nodes:
-            self.kubelets.add_node(self._specs[node.name])
+            self._drivers[node.name] = self.drivers_of(node)
+        self.create_classes(driver for found in self._drivers.values() for driver in found)
+        for node in nodes:
+            self.add(node)
 
     @property
     def devices(self) -> dict[str, list[str]]:
         """The names of each node's devices, in the order of its slices."""
         return {node: device_names(drivers) for node, drivers in self._drivers.items()}
+
+    # --- nodes that come and go ---------------------------------------------------------------
+
+    def add(self, node: GpuNode, after: int = 0, publish: Callable[[], None] | None = None) -> None:
+        """Add a node: its drivers come so long `after` it.
+
+        `publish` writes the slices that another client has.
+        """
+        self._specs[node.name] = node_spec(node)
+        if node.name not in self._drivers:
+            self._drivers[node.name] = self.drivers_of(node)
+        if after or publish is not None:
+            self._late[node.name] = after, publish or (lambda: None)
+        self.kubelets.add_node(self._specs[node.name])
+
+    def remove(self, name: str) -> None:
+        """Remove a node for good, with all that runs on it."""
+        self.kubelets.nodes.pop(name, None)
+        self.containers.lose(name)
+        for driver in self._drivers[name]:
+            self.publisher.forget_driver(driver)
+        for key in [key for key in self.plugins if key[0] == name]:
+            del self.plugins[key]
+        self.cluster.client.delete(NODES, name)
+
+    def drivers_of(self, node: GpuNode) -> list[Driver]:
+        """Return the drivers of a node that is, or may come to be."""
+        return [*gpu_drivers(node), *(self._make(name, node.name) for name in node.drivers)]
 
     # --- nodes that go down and come back -----------------------------------------------------
 
@@ -101,19 +128,33 @@ class SimulatedNodes:
     # --- what is on a node --------------------------------------------------------------------
 
     def _on_node(self, kubelet: Kubelet) -> None:
-        for driver in self._drivers[kubelet.name]:
-            known = self.plugins.get((kubelet.name, driver.name))
-            plugin = SimulatedPlugin(self, kubelet, driver, known.faults if known else ())
-            self.plugins[kubelet.name, driver.name] = plugin
-            kubelet.register(plugin)
-            self.publisher.publish(driver)
-        for driver in self._written[kubelet.name]:
-            plugin = SimulatedPlugin(self, kubelet, driver, ())
-            self.plugins[kubelet.name, driver.name] = plugin
-            kubelet.register(plugin)
+        after, publish = self._late.pop(kubelet.name, (0, lambda: None))
 
-    def _create_classes(self) -> None:
-        for body in driver_classes(d for found in self._drivers.values() for d in found):
+        def serve() -> None:
+            if self.kubelets.nodes.get(kubelet.name) is not kubelet:
+                return  # it has gone meanwhile
+            publish()
+            for driver in self._drivers[kubelet.name]:
+                known = self.plugins.get((kubelet.name, driver.name))
+                self._register(kubelet, driver, known.faults if known else ())
+                self.publisher.publish(driver)
+            # The slices of these are there already.
+            for driver in self._written(kubelet.name):
+                self._register(kubelet, driver, ())
+
+        if after:
+            self.cluster.engine.after(after, serve)
+        else:
+            serve()
+
+    def _register(self, kubelet: Kubelet, driver: Driver, faults: Iterable[CallFault]) -> None:
+        plugin = SimulatedPlugin(self, kubelet, driver, faults)
+        self.plugins[kubelet.name, driver.name] = plugin
+        kubelet.register(plugin)
+
+    def create_classes(self, drivers: Iterable[Driver]) -> None:
+        """Create the classes that come with drivers."""
+        for body in driver_classes(drivers):
             create_if_missing(self.cluster, CLASSES, body)
 
 
@@ -129,6 +170,16 @@ def driver_classes(drivers: Iterable[Driver]) -> list[JsonDict]:
         else:
             made += classes(driver)
     return made
+
+
+def slices_of(driver: Driver) -> Iterator[tuple[str, JsonDict]]:
+    """Yield the slices that a driver publishes on its node, by name."""
+    contents = [part.spec() for part in driver.inventory()]
+    pool = {"name": driver.node, "generation": 1, "resourceSliceCount": len(contents)}
+    for index, content in enumerate(contents):
+        name = f"{index:05x}-{driver.name}-{driver.node}"
+        spec = {"driver": driver.name, "nodeName": driver.node, "pool": pool, **content}
+        yield name, {"metadata": {"name": name}, "spec": spec}
 
 
 def device_names(drivers: Iterable[Driver]) -> list[str]:

@@ -27,9 +27,11 @@ from dralab.scenarios import code
 from dralab.scenarios.errors import InputError
 from dralab.scheduling.pods import PodInfo
 from dralab.simulation import checkpoints
+from dralab.simulation.engines.cluster.cluster_autoscaler import ClusterAutoscaler
 from dralab.simulation.engines.cluster.containers import TaskContainers
 from dralab.simulation.engines.cluster.created_objects import CreatedObjects
 from dralab.simulation.engines.cluster.faults import FaultInjector
+from dralab.simulation.engines.cluster.machines import Machines
 from dralab.simulation.engines.cluster.nodes import SimulatedNodes
 from dralab.simulation.engines.cluster.queues import AdmissionQueues
 from dralab.simulation.engines.cluster.submission import GATE, SCHEDULER, TaskObjects, gangs_of
@@ -72,6 +74,8 @@ class ClusterRun:
         self.work = scenario.pods()
         nodes = scenario.fleet.as_nodes()
         self.capacity, self.types = capacity_of(nodes)
+        if scenario.pools:
+            self.types = {}  # which nodes there will be is not known
         gpus = GpuUsage(nodes, self.work) if self.types and self.work else None
         self.tasks = ClusterTasks(types=list(self.types), gpus=gpus)
         self._by_name: dict[tuple[str, str], ClusterTask] = {}
@@ -107,11 +111,25 @@ class ClusterRun:
             at_random=how.random_faults,
             stream=chance.stream,
         )
+        self.autoscaler: ClusterAutoscaler | None = None
+        self.machines = Machines(
+            self.cluster,
+            self.nodes,
+            self.created_objects,
+            pools=scenario.pools,
+            chance=chance,
+            lost=self._node_lost,
+            changed=self._machines_changed,
+        )
         # Nodes, drivers and controllers have seen each other; the run begins now.
         self.cluster.wait(1)
         self.begin = self._last = self.cluster.now
         if scenario.is_own:
             self._obey(UserPolicy(scenario, "cluster", chance.stream("policy")))
+        if scenario.pools:
+            self.autoscaler = ClusterAutoscaler(
+                self.cluster, self.machines, scenario.autoscaler, chance.stream, self.begin
+            )
         self.quiet_limit = max(QUIET_LIMIT, 2 * max(map(_tolerated, self.work), default=0))
         self.cluster.manager.cache(PODS).subscribe(self._pod)
         self._plan()
@@ -239,7 +257,9 @@ class ClusterRun:
         if self.tasks.over == len(self.tasks.records):
             # Controllers may still create pods.
             return when > self._last + RECOUNT
-        waits = self.faults.to_come or self.containers.busy
+        waits = self.faults.to_come or self.containers.busy or self.machines.to_come
+        if self.autoscaler is not None and self.autoscaler.waits:
+            return False
         return not waits and when > self._last + self.quiet_limit
 
     def _enough(self) -> bool:
@@ -439,6 +459,11 @@ class ClusterRun:
                     task.state, task.started = "Bound", None
                 task.reason = "its node went down"
 
+    def _machines_changed(self) -> None:
+        self._last = self.cluster.now
+        if self.autoscaler is not None:
+            self.autoscaler.look()
+
     def _notes(self) -> Iterator[str]:
         others = sum(map(_names_another, self.work))
         if others:
@@ -466,14 +491,21 @@ class ClusterRun:
             tasks=list(self.tasks.finished(self.begin, lanes)),
             samples=self.tasks.samples,
             lanes=lanes,
-            capacity=self.capacity,
+            capacity=self._capacity(end),
             types=self.types,
             end=end - self.begin,
             outages=outages,
             refusals=dict(self.tasks.refusals),
             notes=list(self._notes()),
             complete=self.complete,
+            nodes=self.machines.spans(self.begin, end),
         )
+
+    def _capacity(self, end: int) -> dict[str, int]:
+        """Return what nodes have; with pools, the most that they had at a time."""
+        most = self.machines.most(end)
+        names = {**self.capacity, **most}
+        return {name: most.get(name, 0) + self.capacity.get(name, 0) for name in names}
 
 
 def _names_another(pod: Pod) -> bool:

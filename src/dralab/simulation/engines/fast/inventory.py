@@ -25,6 +25,7 @@ from dralab.simulation.engines.cluster.nodes import (
     driver_classes,
     gpu_drivers,
     node_spec,
+    slices_of,
 )
 from dralab.simulation.engines.objects import GPU_PREFIX
 from dralab.simulation.workloads.openb import GpuNode
@@ -115,16 +116,6 @@ class Inventory:
             for driver in self.drivers[node.name]:
                 for name, wire in slices_of(driver):
                     state.devices.put_slice(name, wire)
-
-
-def slices_of(driver: Driver) -> Iterator[tuple[str, JsonDict]]:
-    """Yield the slices that a driver publishes on its node, by name."""
-    contents = [part.spec() for part in driver.inventory()]
-    pool = {"name": driver.node, "generation": 1, "resourceSliceCount": len(contents)}
-    for index, content in enumerate(contents):
-        name = f"{index:05x}-{driver.name}-{driver.node}"
-        spec = {"driver": driver.name, "nodeName": driver.node, "pool": pool, **content}
-        yield name, {"metadata": {"name": name}, "spec": spec}
 
 
 def _wire(spec: NodeSpec, given: JsonDict | None) -> JsonDict:

@@ -1,0 +1,202 @@
+"""`pools:` and `autoscaler:` of a scenario: nodes that can be had, and who asks for them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from dralab.capacity.autoscaling.cluster_autoscaler import EXPANDERS
+from dralab.fleet import rendering, shapes
+from dralab.kernel.clock import SECOND
+from dralab.scenarios.errors import InputProblems
+from dralab.scenarios.tables import (
+    Given,
+    InputField,
+    Table,
+    duration,
+    either,
+    file,
+    label,
+    not_one_of,
+    number,
+    probability,
+    row,
+    texts,
+    whole,
+)
+from dralab.simulation.lifecycle.model import Stage
+from dralab.simulation.scenario import fleet
+from dralab.simulation.scenario.fleet import ScenarioFleet
+from dralab.values import json_schema
+
+CLUSTER_AUTOSCALER: Final = "cluster-autoscaler"
+# The label of every node of a pool.
+POOL_LABEL: Final = "simulation.dralab.dev/pool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotMarket:
+    """The machines are taken back: after a time around `every`, with `notice` before."""
+
+    every: int
+    notice: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioPool:
+    """Nodes that can be had, like the one of `fleet`; `price` is that of one for an hour.
+
+    A node is there after `startup`, its devices so long after it; with the probability `failure`
+    it never comes.
+    """
+
+    name: str
+    fleet: ScenarioFleet
+    least: int = 0
+    most: int = 100
+    price: float = 0.0
+    priority: int = 0
+    startup: Stage = field(default_factory=lambda: Stage(name="startup"))
+    devices: Stage = field(default_factory=lambda: Stage(name="devices"))
+    failure: float = 0.0
+    spot: SpotMarket | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAutoscalerRules:
+    """The flags of cluster-autoscaler; durations in nanoseconds."""
+
+    expander: Sequence[str] = ("least-waste",)
+    scan: int = 10 * SECOND
+    unneeded: int = 600 * SECOND
+    threshold: float = 0.5
+    delay_after_add: int = 600 * SECOND
+    provision_timeout: int = 900 * SECOND
+
+
+def _delays(about: str) -> InputField:
+    stage = Table({"delay": duration(default=0), "jitter": duration(default=0)})
+    return either(duration(), row(stage), about=about, default=0)
+
+
+_DEFAULTS: Final = ClusterAutoscalerRules()
+SPOT: Final = Table(
+    {
+        "every": duration("How long a machine stays, on the average.", required=True),
+        "notice": duration("Between the notice and the end; default: 2m.", default=120 * SECOND),
+    }
+)
+POOL: Final = Table(
+    {
+        "name": label("Of the pool; its nodes are numbered.", required=True),
+        "cpu": replace(fleet.NODE.fields["cpu"], required=False),
+    }
+    | {
+        key: replace(rule, needs="cpu")
+        for key, rule in fleet.NODE.fields.items()
+        if key not in {"name", "count", "cpu"}
+    }
+    | {
+        "shape": label(
+            "A shape of the catalogue, with its devices and their partitions.",
+            schema=json_schema.choice(shapes.names()),
+        ).checked(not_one_of(shapes.names())),
+        "manifests": file("One Node, its ResourceSlices, DeviceClasses: YAML."),
+        "min": whole("There are always so many; default: 0.", default=0),
+        "max": whole("Default: 100.", 1, default=100),
+        "price": number("Of a node for an hour, in any unit; default: 0.", default=0.0),
+        "priority": whole("For the expander `priority`, or Karpenter's weight.", default=0),
+        "startup": _delays("Until a node that was asked for is there."),
+        "devices": _delays("Until its drivers have published its devices, after that."),
+        "failure": probability("The probability that a node never comes.", default=0.0),
+        "spot": row(SPOT, "The machines can be taken back.", always=False),
+    },
+    one_of=["cpu", "shape", "manifests"],
+)
+FLAGS: Final = Table(
+    {
+        "expander": texts(
+            "How a pool is chosen; several: one filters what the other leaves.",
+            item=json_schema.choice(EXPANDERS),
+            least=1,
+            check=not_one_of(EXPANDERS),
+            default=_DEFAULTS.expander,
+        ).checked(lambda names: "" if names else "must name an expander"),
+        "scan": duration("Default: 10s.", default=_DEFAULTS.scan),
+        "unneeded": duration(
+            "How long a node is unneeded before it goes; default: 10m.",
+            default=_DEFAULTS.unneeded,
+        ),
+        "threshold": probability(
+            "A node of which more is in use is needed; default: 0.5.", default=_DEFAULTS.threshold
+        ),
+        "delay_after_add": duration(
+            "No node goes so long after one came; default: 10m.",
+            default=_DEFAULTS.delay_after_add,
+        ),
+        "provision_timeout": duration(
+            "A node that has not come by then has failed; default: 15m.",
+            default=_DEFAULTS.provision_timeout,
+        ),
+    }
+)  # fmt: skip
+AUTOSCALER: Final = Table(
+    {CLUSTER_AUTOSCALER: row(FLAGS, always=False)}, one_of=[CLUSTER_AUTOSCALER]
+)
+AUTOSCALERS: Final = (CLUSTER_AUTOSCALER,)
+
+
+def read(given: Sequence[Given], problems: InputProblems) -> tuple[ScenarioPool, ...]:
+    """Return the pools of a scenario. InputError names what is wrong."""
+    found: dict[str, ScenarioPool] = {}
+    for each in given:
+        if each.name in found:
+            raise each.error("name", f"there are two pools {each.name!r}")
+        if each.min > each.max:
+            raise each.error("min", f"is {each.min} and `max` only {each.max}")
+        found[each.name] = ScenarioPool(
+            name=each.name,
+            fleet=_fleet(each, problems),
+            least=each.min,
+            most=each.max,
+            price=each.price,
+            priority=each.priority,
+            startup=_stage(each, "startup"),
+            devices=_stage(each, "devices"),
+            failure=each.failure,
+            spot=None if each.spot is None else SpotMarket(**each.spot.values),
+        )
+    return tuple(found.values())
+
+
+def rules(given: Given) -> ClusterAutoscalerRules:
+    """Return the rules of the autoscaler of a scenario."""
+    chosen = given.autoscaler
+    if not isinstance(chosen, Given):
+        if chosen not in (None, *AUTOSCALERS):
+            raise given.error("autoscaler", not_one_of(AUTOSCALERS)(chosen))
+        return ClusterAutoscalerRules()
+    given = chosen
+    return ClusterAutoscalerRules(**given[given.form].values)
+
+
+def _stage(given: Given, key: str) -> Stage:
+    value = given[key]
+    times = value.values if isinstance(value, Given) else {"delay": value}
+    return Stage(name=f"{key} of {given.name}", **times)
+
+
+def _fleet(given: Given, problems: InputProblems) -> ScenarioFleet:
+    """Return the one node of a pool."""
+    match given.form:
+        case "cpu":
+            return ScenarioFleet(nodes=(fleet.node_named(given.name, given),))
+        case "shape":
+            sample = shapes.sample(given.shape, nodes=1)
+            (node,) = rendering.nodes(sample)
+            objects = (node, *rendering.v1(sample))
+            found = ScenarioFleet(nodes=(fleet.checked_node(node, given.shape),), objects=objects)
+        case _:
+            found = fleet.from_manifests(given.manifests, problems)
+            if len(found.nodes) != 1:
+                raise given.error("manifests", f"must have one Node and has {len(found.nodes)}")
+    return found

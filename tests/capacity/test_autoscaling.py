@@ -1,0 +1,324 @@
+"""What an autoscaler decides about nodes with devices, by the scheduler's own model.
+
+The manifests are those of the issues that are named, written anew in short.
+"""
+
+import random
+
+import pytest
+
+from builders import (
+    DRIVER,
+    ask,
+    claim,
+    counter_set,
+    device,
+    device_class,
+    first_of,
+    obj,
+    pod,
+    pool,
+    request,
+    taint,
+    worker,
+)
+from crowded import GPU, flat, gpu_node, holder, waiter
+from dralab.capacity.autoscaling.cluster_autoscaler import best, expansions, unneeded
+from dralab.capacity.autoscaling.pools import Expansion, NodePool, add_node, homeless
+from dralab.capacity.autoscaling.utilisation import utilisation
+from dralab.scheduling.model import ClusterModel
+
+NONE = ()
+MIG = device_class("mig", f'device.driver == "{DRIVER}"')
+
+
+def node_pool(name, *slices, most=10, price=1.0, priority=0, **node):
+    return NodePool(
+        name=name, node=worker(name, **node), slices=slices, most=most, price=price,
+        priority=priority,
+    )  # fmt: skip
+
+
+def gpu_pool(name, gpus, **more):
+    _, *slices = gpu_node(name, gpus)
+    return node_pool(name, *slices, cpu="64", memory="512Gi", **more)
+
+
+def options(objects, *pools, rooms=None):
+    model = ClusterModel(objects)
+    left = homeless(model, model.waiting)
+    found = expansions(model, {each: each.most for each in pools}, left)
+    return {each.pool.name: (each.count, sorted(p.key.name for p in each.pods)) for each in found}
+
+
+def partitions(card="gpu-0", size=40):
+    """A card of 40 as a whole, as two halves and as four quarters, as MIG has them."""
+    yield device(card, consumes={card: {"memory": size}}, profile="whole")
+    for part in (2, 4):
+        for number in range(part):
+            yield device(
+                f"{card}-{part}-{number}", consumes={card: {"memory": size // part}},
+                profile=f"1/{part}",
+            )  # fmt: skip
+
+
+def mig_pool(name="mig", cards=1, **more):
+    names = [f"gpu-{number}" for number in range(cards)]
+    slices = pool(
+        f"{name}-gpus", *(part for card in names for part in partitions(card)), node=name,
+        counters=[counter_set(card, memory=40) for card in names],
+    )  # fmt: skip
+    return node_pool(name, *slices, cpu="64", **more)
+
+
+def part_of(name, profile):
+    wanted = f'device.attributes["{DRIVER}"].profile == "{profile}"'
+    return [pod(name, claims={"c": name}), claim(name, request("r", "mig", wanted))]
+
+
+# --- more nodes: kubernetes/autoscaler #10199, #7780, karpenter #3228 --------------------------
+
+
+def test_a_pool_without_nodes_serves_claims_by_the_devices_of_its_template():
+    objects = flat(*(waiter(f"w{n}", 2) for n in range(5)))
+    assert options(objects, gpu_pool("four", 4), gpu_pool("one", 1)) == {
+        "four": (3, [f"w{n}" for n in range(5)])
+    }
+
+
+def test_a_template_whose_pool_lacks_a_slice_serves_no_claim():
+    """Issue #10199: the count of slices was left at zero, so that no pool was complete."""
+    good = gpu_pool("four", 4)
+    spec = good.slices[0]["spec"]
+    broken = {
+        **good.slices[0],
+        "spec": {**spec, "pool": {**spec["pool"], "resourceSliceCount": 0}},
+    }
+    bad = node_pool("bad", broken, cpu="64")
+    assert options(flat(waiter("w")), bad) == {}
+    assert options(flat(waiter("w")), bad, good) == {"four": (1, ["w"])}
+
+
+def test_a_template_that_leaves_out_an_attribute_serves_no_claim_that_selects_by_it():
+    """The second claim of #10199: the template of an A100 in MIG mode says nothing of profiles."""
+    wanted = part_of("w", "1/4")
+    plain = node_pool("plain", *pool("plain-gpus", device("gpu-0"), node="plain"))
+    assert options([MIG, *wanted], plain) == {}
+    assert options([MIG, *wanted], mig_pool()) == {"mig": (1, ["w"])}
+
+
+def test_parts_of_a_card_are_counted_by_its_counters():
+    objects = [MIG, *(item for n in range(5) for item in part_of(f"w{n}", "1/4"))]
+    assert options(objects, mig_pool())["mig"][0] == 2
+    assert options(objects, mig_pool(cards=2))["mig"][0] == 1
+
+
+def test_devices_of_the_network_serve_new_nodes_that_their_selector_reaches():
+    net = obj(
+        "ResourceSlice", "nics",
+        spec={
+            "driver": DRIVER, "pool": {"name": "net", "generation": 1, "resourceSliceCount": 1},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [
+                {"key": "rack", "operator": "In", "values": ["a"]}]}]},
+            "devices": [device("nic-0"), device("nic-1")],
+        },
+    )  # fmt: skip
+    objects = [*flat(waiter("w0"), waiter("w1"), waiter("w2")), net]
+    near = node_pool("near", labels={"rack": "a"})
+    assert options(objects, near, node_pool("far", labels={"rack": "b"})) == {
+        "near": (1, ["w0", "w1"])
+    }
+
+
+def test_pods_that_share_a_claim_go_to_one_new_node():
+    shared = claim("shared", request("r"))
+    pods = [pod(f"p{n}", claims={"c": "shared"}, requests={"cpu": "30"}) for n in range(3)]
+    # Two fit beside each other; a node more would not have the device.
+    assert options([GPU, shared, *pods], gpu_pool("four", 4)) == {"four": (1, ["p0", "p1"])}
+
+
+def test_an_alternative_request_is_served_by_the_pool_that_has_one_of_them():
+    wanted = claim("c", first_of("r", big=ask("gpu", count=8), small=ask("gpu", count=2)))
+    objects = [GPU, wanted, pod("p", claims={"c": "c"})]
+    assert options(objects, gpu_pool("four", 4), gpu_pool("one", 1)) == {"four": (1, ["p"])}
+
+
+def test_taints_of_a_pool_keep_pods_away_that_do_not_tolerate_them():
+    tainted = gpu_pool("four", 4, taints=[taint("dedicated")])
+    tolerating = waiter("yes", tolerations=[{"key": "dedicated", "operator": "Exists"}])
+    assert options(flat(waiter("no"), tolerating), tainted) == {"four": (1, ["yes"])}
+
+
+def test_pods_that_fit_on_nodes_that_are_to_come_need_no_more():
+    model = ClusterModel(flat(waiter("a", 2), waiter("b", 2), waiter("c", 2)))
+    with model.tentatively():
+        add_node(model, gpu_pool("four", 4), "four-0")
+        assert [pod.key.name for pod in homeless(model, model.waiting)] == ["c"]
+    assert len(homeless(model, model.waiting)) == 3
+
+
+def test_a_pool_adds_no_more_than_it_has_room_for():
+    objects = flat(*(waiter(f"w{n}", 4) for n in range(5)))
+    assert options(objects, gpu_pool("four", 4, most=2))["four"][0] == 2
+
+
+# --- which pool -----------------------------------------------------------------------------------
+
+
+def test_the_expanders_prefer_what_they_are_named_for():
+    objects = flat(*(waiter(f"w{n}", 1) for n in range(3)), waiter("large", 4))
+    model = ClusterModel(objects)
+    pools = [
+        gpu_pool("eight", 8, price=30.0),
+        gpu_pool("one", 1, price=2.0, priority=5),
+        gpu_pool("four", 4, price=10.0),
+    ]
+    found = expansions(model, {each: each.most for each in pools}, model.waiting)
+    assert [(each.pool.name, each.count, len(each.pods)) for each in found] == [
+        ("eight", 1, 4), ("one", 3, 3), ("four", 2, 4),
+    ]  # fmt: skip
+
+    def chosen(*names):
+        return best(found, names, random.Random(3).choice).pool.name
+
+    assert chosen("price") == "one"
+    assert chosen("priority") == "one"
+    assert chosen("least-nodes") == "eight"
+    assert chosen("most-pods", "price") == "four"
+    assert {best(found, ["random"], random.Random(n).choice).pool.name for n in range(20)} == {
+        "eight", "one", "four",
+    }  # fmt: skip
+    assert best([], ["price"], random.Random(1).choice) is None
+
+
+def test_least_waste_looks_at_cpu_and_memory_and_not_at_devices():
+    """As in cluster-autoscaler: a pool of costly GPUs wins by its smaller memory."""
+    model = ClusterModel([pod("p", requests={"cpu": "4", "memory": "8Gi"})])
+    _, *slices = gpu_node("gpus", 8)
+    pools = [
+        node_pool("gpus", *slices, cpu="8", memory="16Gi"),
+        node_pool("plain", cpu="16", memory="64Gi"),
+    ]
+    found = expansions(model, {each: each.most for each in pools}, model.waiting)
+    assert best(found, ["least-waste"], random.Random(1).choice).pool.name == "gpus"
+
+
+# --- how much is in use: kubernetes/autoscaler #7781, #8053, kwok #1733 -----------------------
+
+
+def test_devices_count_and_cpu_does_not_where_a_node_has_some():
+    busy = pod("busy", requests={"cpu": "4"}, nodeName="n")
+    model = ClusterModel(flat(gpu_node("n", 4), holder("h", "n", 0), [busy]))
+    assert utilisation(model, "n") == 0.25
+    assert utilisation(ClusterModel([worker("n"), busy]), "n") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("taken", "part"),
+    [
+        ([], 0.0),
+        (["gpu-0"], 0.5),
+        (["gpu-0-4-0"], 0.125),
+        (["gpu-0-4-0", "gpu-0-2-1", "gpu-1-2-0"], 0.625),
+    ],
+)
+def test_parts_of_cards_count_by_the_counters_that_they_take(taken, part):
+    held = []
+    for name in taken:
+        user, wire = holder(name, "mig", 0)
+        wire["status"]["allocation"]["devices"]["results"][0] |= {
+            "device": name, "pool": "mig-gpus",
+        }  # fmt: skip
+        held += [user, wire]
+    two = mig_pool(cards=2)
+    model = ClusterModel([GPU, two.node, *two.slices, *held])
+    assert utilisation(model, "mig") == part
+
+
+def test_the_fullest_pool_of_a_node_counts():
+    nics = pool("nics", device("nic-0"), node="n", driver="nic.example.com")
+    _, nic = holder("x", "n", 0)
+    nic["status"]["allocation"]["devices"]["results"][0] |= {
+        "driver": "nic.example.com", "pool": "nics", "device": "nic-0",
+    }  # fmt: skip
+    user, _ = holder("x", "n", 0)
+    model = ClusterModel(flat(gpu_node("n", 4), nics, [user, nic]))
+    assert utilisation(model, "n") == 1.0
+
+
+def test_a_share_of_a_device_counts_as_the_whole_one():
+    """What #7781 asks about: ten per cent of a card that many share keep its node."""
+    user, wire = holder("h", "n", 0)
+    wire["status"]["allocation"]["devices"]["results"][0]["consumedCapacity"] = {"share": "100m"}
+    model = ClusterModel(flat(gpu_node("n", 1), [user, wire]))
+    assert utilisation(model, "n") == 1.0
+
+
+def test_a_pool_that_lacks_a_slice_keeps_its_node():
+    node, one = gpu_node("n", 4)
+    one["spec"]["pool"]["resourceSliceCount"] = 2
+    model = ClusterModel(flat([node, one]))
+    assert utilisation(model, "n") is None
+    assert unneeded(model, ["n"], threshold=0.5, passed=NONE) == ([], [])
+
+
+# --- fewer nodes --------------------------------------------------------------------------------
+
+
+def owned(name, node, *gpus, **more):
+    """A pod of a Job on a node, with its claim."""
+    made, wire = holder(name, node, *gpus, **more)
+    made["metadata"]["ownerReferences"] = [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": True}
+    ]
+    return [made, wire]
+
+
+def going(objects, *names):
+    found, needed = unneeded(ClusterModel(objects), names, threshold=0.5, passed=NONE)
+    return [each.name for each in found], needed
+
+
+def test_a_node_goes_whose_pods_find_devices_elsewhere():
+    room = [gpu_node("a", 4), gpu_node("b", 4), owned("h", "a", 0), owned("i", "b", 0)]
+    assert going(flat(*room), "a", "b") == (["a"], ["b"])
+    assert going(flat(*room, owned("j", "b", 1, 2, 3)), "a", "b") == ([], ["a"])
+
+
+def test_what_is_in_use_above_the_threshold_stays():
+    objects = flat(gpu_node("a", 4), gpu_node("b", 4), owned("h", "a", 0, 1, 2))
+    assert going(objects, "a", "b") == (["b"], [])
+
+
+@pytest.mark.parametrize(
+    ("change", "goes"),
+    [
+        ({}, True),
+        ({"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}}, False),
+        ({"ownerReferences": []}, False),
+        (
+            {
+                "ownerReferences": [],
+                "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
+            },
+            True,
+        ),
+    ],
+)
+def test_a_pod_that_nobody_makes_again_keeps_its_node_unless_it_says_otherwise(change, goes):
+    made, wire = owned("h", "a", 0)
+    made["metadata"] |= change
+    objects = flat(gpu_node("a", 4), gpu_node("b", 4), [made, wire])
+    assert (going(objects, "a")[0] == ["a"]) is goes
+
+
+def test_a_budget_keeps_the_node_of_its_pods():
+    budget = obj("PodDisruptionBudget", "b", namespace="default", api="policy/v1",
+                 spec={"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}})  # fmt: skip
+    objects = flat(gpu_node("a", 4), gpu_node("b", 4), owned("h", "a", 0, labels={"app": "x"}))
+    assert going(objects, "a")[0] == ["a"]
+    assert going([*objects, budget], "a")[0] == []
+
+
+def test_an_expansion_costs_its_nodes():
+    assert Expansion(gpu_pool("four", 4, price=2.5), 3, ()).price == 7.5

@@ -1,0 +1,208 @@
+"""Node pools and cluster-autoscaler in a whole cluster: when nodes come and go, and their cost."""
+
+import pytest
+
+from dralab.scenarios.errors import InputError
+from dralab.simulation.engines.cluster.run import ClusterRun
+from dralab.simulation.results import metrics
+from dralab.simulation.scenario import scenario as scenarios
+
+GPUS = "{name: gpu, cpu: 64, gpus: 4, model: H100, max: 3, price: 30, startup: 4m}"
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: serve, annotations: {simulation.dralab.dev/runs: RUNS}}
+spec:
+  parallelism: 4
+  completions: 4
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - {name: c, image: i, resources: {requests: {cpu: 14}}}
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run(pools, pods, more="", *, fleet="", work=""):
+        path = tmp_path / "scenario.yaml"
+        work = work or f"{{pods: [{pods}]}}"
+        fleet = f"fleet: {{nodes: [{fleet}]}}\n" if fleet else ""
+        path.write_text(f"{fleet}pools: [{pools}]\nworkload: {work}\nscheduler: dralab\n{more}")
+        found = ClusterRun(scenarios.load(path)).go()
+        return found, metrics.metrics_of(found)
+
+    return run
+
+
+def spans(result):
+    """The nodes with the seconds at which they were asked for, ready and gone, and why they went."""
+    return {
+        node.name: (
+            node.asked // 10**9,
+            None if node.ready is None else node.ready // 10**9,
+            node.gone // 10**9,
+            node.reason,
+        )
+        for node in result.nodes
+    }
+
+
+def test_a_pool_without_nodes_grows_for_claims_and_shrinks_when_they_end(run):
+    pods = "{name: a, count: 4, cpu: 1, gpus: 2, duration: 1h}, {name: b, cpu: 1, at: 3h, duration: 1m}"
+    result, found = run(GPUS, pods)
+    # Seen at ten seconds, four minutes to start; ten minutes unneeded, then a third comes for b.
+    assert spans(result) == {
+        "gpu-0": (10, 250, 4460, "unneeded"),
+        "gpu-1": (10, 250, 4460, "unneeded"),
+        "gpu-2": (10810, 11050, 11110, ""),
+    }
+    assert found["wait_max"] == 250
+    assert found["nodes_asked"] == 3
+    assert found["most_nodes"] == 2
+    assert found["cost"] == pytest.approx(30 * (2 * 4450 + 300) / 3600)
+    assert found["idle_cost"] == pytest.approx(30 * (2 * 850 + 240) / 3600)
+    assert found["utilisation_gpu"] < 1
+
+
+def test_pods_wait_for_devices_that_come_after_their_node_and_no_second_node_is_asked_for(run):
+    """kubernetes/autoscaler #7780: a node is ready long before its driver has published."""
+    pool = GPUS.replace("startup: 4m", "startup: 1m, devices: 9m")
+    result, found = run(pool, "{name: a, count: 2, cpu: 1, gpus: 2, duration: 1h}")
+    assert found["nodes_asked"] == 1
+    assert spans(result)["gpu-0"][:2] == (10, 610)
+    assert found["wait_max"] == 610
+
+
+def test_a_node_that_never_comes_is_given_up_and_another_pool_is_asked(run):
+    first = "{name: bad, cpu: 64, gpus: 4, failure: 1, priority: 9}"
+    result, found = run(
+        f"{first}, {GPUS}", "{name: a, cpu: 1, gpus: 2, duration: 1h}",
+        "stop: {at: 1d}\nautoscaler: {cluster-autoscaler: {expander: [priority]}}",
+    )  # fmt: skip
+    # After fifteen minutes; the failed pool is left alone for five.
+    assert spans(result) == {
+        "bad-0": (10, None, 910, "never came"),
+        "gpu-0": (910, 1150, 4750, ""),
+    }
+    assert found["nodes_failed"] == 1
+    assert found["wait_max"] == 1150
+
+
+def test_a_failed_pool_that_is_the_only_one_is_asked_again_later(run):
+    only = "{name: bad, cpu: 64, failure: 1}"
+    result, _ = run(only, "{name: a, cpu: 1, duration: 1h}", "stop: {at: 2h}")
+    assert [node.asked // 10**9 for node in result.nodes] == [10, 1210, 2710, 4810]
+
+
+def test_spot_machines_are_taken_back_and_their_pods_begin_again(run):
+    pool = GPUS.replace("startup: 4m", "startup: 1m, spot: {every: 2h, notice: 2m}")
+    result, found = run(
+        pool, "{name: a, count: 3, cpu: 1, gpus: 4, duration: 3h}", "seed: 4\nstop: {at: 7d}"
+    )
+    assert found["nodes_taken_back"] > 0
+    assert found["succeeded"] == 3
+    assert found["evictions"] == sum(
+        node.reason == "taken back" for node in result.nodes if node.gone < result.end
+    )
+
+
+def test_there_are_always_as_many_nodes_as_the_least(run):
+    pool = GPUS.replace("max: 3", "min: 1, max: 3")
+    result, _ = run(
+        pool, "{name: a, cpu: 1, gpus: 2, duration: 1h}, {name: b, at: 9h, cpu: 1, duration: 1m}"
+    )
+    assert spans(result) == {"gpu-0": (0, 0, 32460, "")}
+
+
+def test_pods_of_a_job_move_together_so_that_a_node_can_go(run, tmp_path):
+    """Two fit on a node; when two of four are over, the other two share one."""
+    (tmp_path / "job.yaml").write_text(JOB.replace("RUNS", "1h"))
+    _, found = run(
+        "{name: cpu, cpu: 30, memory: 64Gi, max: 4, startup: 1m, price: 1}", "",
+        "autoscaler: {cluster-autoscaler: {threshold: 0.6}}", work="{manifests: job.yaml}",
+    )  # fmt: skip
+    assert found["nodes_asked"] == 2
+    assert found["succeeded"] == 4
+
+
+def test_nodes_that_are_there_are_used_first(run):
+    result, found = run(
+        GPUS, "{name: a, count: 2, cpu: 8, duration: 1h}", fleet="{name: own, cpu: 16}"
+    )
+    assert spans(result) == {}
+    assert "cost" not in found
+
+
+def test_a_shape_of_the_catalogue_brings_partitions(run, tmp_path):
+    (tmp_path / "pods.yaml").write_text(
+        """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: part, namespace: default}
+spec:
+  spec:
+    devices:
+      requests:
+      - name: r
+        exactly:
+          deviceClassName: gpu.nvidia.com
+          selectors:
+          - cel: {expression: "device.attributes['gpu.nvidia.com'].?migProfile.orValue('') == '1g.5gb'"}
+"""
+        + "".join(
+            f"""
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: p{n}, annotations: {{simulation.dralab.dev/runs: 1h}}}}
+spec:
+  resourceClaims: [{{name: c, resourceClaimTemplateName: part}}]
+  containers: [{{name: c, image: i, resources: {{claims: [{{name: c}}]}}}}]
+"""
+            for n in range(8)
+        )
+    )
+    pool = "{name: dgx, shape: a100-40, max: 2, startup: 1m}"
+    _, found = run(pool, "", work="{manifests: pods.yaml}")
+    assert found["succeeded"] == 8
+    assert found["nodes_asked"] == 1
+    assert found["wait_max"] == 70
+
+
+def test_the_same_seed_gives_the_same_run(run):
+    pools = GPUS.replace("startup: 4m", "startup: {delay: 1m, jitter: 5m}, spot: {every: 1h}")
+    pods = "{name: a, count: 5, cpu: 1, gpus: 2, duration: 30m, every: 5m}"
+    first, again = (run(pools, pods, "stop: {at: 1d}")[0] for _ in range(2))
+    assert first.nodes == again.nodes
+    assert first.tasks == again.tasks
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("pools: [{name: a, cpu: 4, min: 5, max: 2}]", "is 5 and `max` only 2"),
+        ("pools: [{name: a, cpu: 4}, {name: a, cpu: 4}]", "there are two pools 'a'"),
+        ("pools: [{name: a, gpus: 4}]", "must have exactly one of cpu, shape, manifests"),
+        ("pools: [{name: a, shape: dgxa100, gpus: 4}]", "is unknown"),
+        ("pools: [{name: a, cpu: 4, failure: 1}]", "give `at`"),
+        ("pools: [{name: a, cpu: 4, spot: {every: 1h}}]", "give `at`"),
+        ("pools: [{name: a, cpu: 4}]\nautoscaler: {x: {}}", "must have exactly one of"),
+        ("pools: [{name: a, cpu: 4}]\nautoscaler: mine", "'mine' is not one of"),
+        ("autoscaler: cluster-autoscaler\nfleet: {nodes: [{cpu: 1}]}", "is unknown"),
+        ("name: x", "must be given, or `pools`"),
+    ],
+)
+def test_what_is_wrong_with_pools_is_said(tmp_path, text, problem):
+    path = tmp_path / "scenario.yaml"
+    path.write_text(f"{text}\nworkload: {{pods: [{{name: p, cpu: 1}}]}}\nscheduler: dralab\n")
+    with pytest.raises(InputError, match=problem.replace("[", r"\[")):
+        scenarios.load(path)
+
+
+def test_other_engines_refuse_pools(tmp_path):
+    path = tmp_path / "scenario.yaml"
+    path.write_text("pools: [{name: a, cpu: 4}]\nworkload: {pods: []}\nscheduler: fgd\n")
+    with pytest.raises(InputError, match="need `scheduler: dralab`"):
+        scenarios.load(path)
