@@ -85,7 +85,7 @@ class Bench(ClaimBench):
 
     @property
     def api(self) -> Gate:
-        """The driver's requests, and faults that happen to them."""
+        """The driver's requests, with fault injection."""
         if self.node.gate is None:
             raise NotApplicable("the driver uses an API server of its own")
         return self.node.gate
@@ -156,7 +156,7 @@ class Bench(ClaimBench):
         return self.until(found, self.limits.ready, "no socket below plugins_registry answers")
 
     def start_problem(self) -> str:
-        """Return why a driver that was started has not come up at all; empty if it has a socket."""
+        """Return why a started driver has no registration socket; empty if it has one."""
         if self.surroundings is not None or self.instance is None:
             return ""
         last = next(reversed(self.instance.output().split("\n")), "").strip()
@@ -169,7 +169,7 @@ class Bench(ClaimBench):
         return ""
 
     def restart(self, *, devices: bool = False, target: DriverTarget | None = None) -> None:
-        """Start the driver again after its end, with what it has left behind but its sockets.
+        """Start the driver again after its end; its files are kept, except sockets.
 
         Whether it starts in spite of stale sockets has a check of its own.
         """
@@ -286,7 +286,7 @@ class Bench(ClaimBench):
         return found
 
     def set_health(self, device: str, *, healthy: bool) -> None:
-        """Make a device healthy or not, by the hook. NotApplicable: there is none."""
+        """Change a device's health by the hook. NotApplicable: there is no hook."""
         if self._health_hook is None:
             raise NotApplicable("no hook makes devices unhealthy")
         word = "healthy" if healthy else "unhealthy"
@@ -306,7 +306,7 @@ class Bench(ClaimBench):
         require(not text, f"the claim {claim.ref.name} was not unprepared: {text}")
 
     def refusal(self, *claims: ClaimUnderTest, of: ClaimUnderTest) -> str:
-        """Prepare claims and return why one is refused; empty where it is not."""
+        """Prepare claims and return why one is refused; empty if it is not."""
         try:
             found = self.call_prepare(*claims)
         except DriverCallError as error:
@@ -343,7 +343,7 @@ class Bench(ClaimBench):
     # --- waiting, and the end of a check ------------------------------------------------------
 
     def until(self, condition: Callable[[], T | None], seconds: float, otherwise: str) -> T:
-        """Wait for a condition and return its value. CheckFailed: `otherwise`, in so many s."""
+        """Wait for a condition and return its value. CheckFailed: `otherwise`, at the timeout."""
         end = self.clock.now() + int(seconds * SECOND)
         while True:
             found = condition()
@@ -356,7 +356,7 @@ class Bench(ClaimBench):
             self.wait(LOOK_EVERY)
 
     def settled(self, problem: Callable[[], str]) -> str:
-        """Wait until there is no problem, or none of it goes away; return what is left of it."""
+        """Wait until a problem is gone, or does not change any more; return the rest of it."""
         end = self.clock.now() + int(self.limits.settle * SECOND)
         while (text := problem()) and self.clock.now() < end:
             self.wait(LOOK_EVERY)
@@ -385,7 +385,7 @@ class Bench(ClaimBench):
         return f"; its last output:\n{output}" if output else ""
 
     def tidy(self) -> None:
-        """Unprepare what a check has left prepared, and delete its claims."""
+        """Unprepare the claims that a check has left, and delete them."""
         refs = list(self._touched.values())
         self._touched = {}
         try:

@@ -25,7 +25,7 @@ GROUPS: Final = (
 
 
 class Level(StrEnum):
-    """How binding a rule is, in the sense of RFC 2119."""
+    """The level of a rule, in the sense of RFC 2119."""
 
     MUST = "MUST"
     SHOULD = "SHOULD"

@@ -62,7 +62,7 @@ def driver_of(documents: Sequence[JsonObject]) -> tuple[JsonDict, JsonDict]:
 
 @dataclass(frozen=True, slots=True)
 class ChartTarget:
-    """A driver of a chart; `images` says which programs stand for its images.
+    """A driver of a chart; `images` maps its images to programs.
 
     `env` are variables in place of those of the chart.
     """
@@ -80,7 +80,7 @@ class ChartTarget:
 
     @property
     def offers(self) -> frozenset[CheckNeed]:
-        """What checks may ask of it: also two instances, if it is told its pod's UID."""
+        """What checks may need: also two instances, if it gets its pod's UID."""
         known = (PROCESS_NEEDS | self.more | offered()) - {CheckNeed.CDI_PLACE}
         _, container = driver_of(self.documents)
         told = any(
@@ -137,12 +137,12 @@ class ChartTarget:
         return ProcessInstance(process, log)
 
     def here(self, places: Places, path: str) -> str:
-        """Return where a path that the driver names is on this machine."""
+        """Return the place on this machine of a path that the driver names."""
         return paths_of(places).here(path)
 
 
 def paths_of(places: Places) -> NodePaths:
-    """Return where the node's well-known paths are."""
+    """Return the places of the node's well-known paths."""
     return NodePaths.of(places.root, places.cdi)
 
 
@@ -162,7 +162,7 @@ def _pod(daemon_set: JsonObject, places: Places, pod_uid: str) -> JsonDict:
 def _variables(
     pod: JsonDict, container: JsonObject, documents: Sequence[JsonObject], given: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return a container's variables, with those that are given in their place. TargetError."""
+    """Return a container's variables, with overrides. TargetError."""
     found: dict[str, str] = {}
     if container.get("envFrom"):
         raise TargetError(f"container {container['name']} has envFrom: give its variables by env")

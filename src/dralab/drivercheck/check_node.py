@@ -1,4 +1,4 @@
-"""The node that a driver under test runs on: a client, the kubelet's directories, and their end.
+"""The node of a driver under test: a client and the kubelet's directories.
 
 By default it has an API server and a directory of its own, so that several nodes work side by
 side. With `CheckedNode` it is a node that exists already.
@@ -40,7 +40,7 @@ class CheckedNode:
 
 
 class NoContainers:
-    """What NRI plugins hear of a node without pods: some drivers end where they cannot register."""
+    """The NRI socket of a node without pods: some drivers exit if they cannot register."""
 
     def state(self) -> tuple[list[Any], list[Any]]:
         """Return no pods and no containers."""
@@ -151,11 +151,11 @@ class RunFiles:
         return found
 
     def started(self, driver: RunningDriver) -> None:
-        """Note a process that has to end with this one."""
+        """Record a process that has to end with this one."""
         if driver.group:
             self._orphans.watch(driver.group)
 
     def ended(self, driver: RunningDriver) -> None:
-        """Note that a process has ended: its number may soon be another's."""
+        """Record that a process has ended: its pid may be reused."""
         if driver.group:
             self._orphans.watch(driver.group, there=False)

@@ -30,7 +30,7 @@ class Published:
 
     @property
     def consumed(self) -> dict[str, str]:
-        """What a claim takes of it that asks for nothing in particular."""
+        """What a claim without requested amounts takes of it."""
         if not self.shared:
             return {}
         capacity = self.body.get("capacity") or {}
@@ -42,7 +42,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class ClaimUnderTest:
-    """An allocated claim: how calls name it, and the results of its allocation."""
+    """An allocated claim: its reference in calls, and the results of its allocation."""
 
     ref: ClaimRef
     results: tuple[JsonObject, ...] = ()

@@ -39,7 +39,7 @@ class ForkedTarget:
 
     @property
     def offers(self) -> frozenset[CheckNeed]:
-        """What checks may ask of it: a driver of the SDK takes a pod UID."""
+        """What checks may need: a driver of the SDK takes a pod UID."""
         return PROCESS_NEEDS | self.more | {CheckNeed.INSTANCES} | offered(clock=False)
 
     def start(self, places: Places, pod_uid: str = "") -> "ForkedInstance":

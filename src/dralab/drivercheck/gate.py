@@ -61,7 +61,7 @@ class ApiCall:
 
 @dataclass(slots=True)
 class ApiFault:
-    """What happens to requests: the connection breaks (`cut`), they wait, or get an error."""
+    """A fault of requests: the connection breaks (`cut`), they wait, or get an error."""
 
     matches: Callable[[ApiCall], bool]
     status: int = 0
@@ -108,7 +108,7 @@ class Gate(AsgiApp):
             return list(self._calls)
 
     def refusal_of_slices(self) -> str:
-        """Return why the API refuses the driver's slices, if it does so again and again."""
+        """Return why the API refuses the driver's slices, if it does so repeatedly."""
         calls = [call for call in self.calls if slice_writes(call) and not call.injected]
         refused = [call.answered for call in calls if call.status == UNPROCESSABLE]
         if len(refused) < AGAIN or not isinstance(refused[-1], dict):
@@ -242,7 +242,7 @@ def _content_type(headers: Any) -> str:
 
 
 def _object(data: bytes, content_type: str) -> Any:
-    """Return the object of a body; None where there is none or it can't be read."""
+    """Return the object of a body; None if it is missing or unreadable."""
     if not data:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a driver sees of its node instead of the machine's own: another boot id, another clock.
+"""Shows a driver another boot id or another clock than the machine's.
 
 A bench can't reboot the machine or set its clock. It shows the driver another boot id, by a mount
 in a namespace of the driver's own, and another time, by a virtual clock (`dralab.virtualtime`).
@@ -38,7 +38,7 @@ def show_boot_id(boot_id: Path) -> None:
 
 @cache
 def offered(*, clock: bool = True) -> frozenset[CheckNeed]:
-    """Return which of the two this machine can do for processes."""
+    """Return which of the two this machine supports."""
     found = set()
     if not problem():
         found.add(CheckNeed.BOOT_ID)

@@ -65,7 +65,7 @@ def matrix(report: Report) -> list[list[str]]:
 
 
 def told(result: CheckResult) -> list[str]:
-    """Return what there is to say of a check that failed: the rule, its source, the transcript."""
+    """Return the report of a failed check: the rule, its source, the transcript."""
     check = result.check
     lines = [
         f"{MARKS[result.outcome]} {check.id} ({check.level}): {check.sentence}",
@@ -78,7 +78,7 @@ def told(result: CheckResult) -> list[str]:
 
 
 def failures(results: Iterable[CheckResult]) -> list[str]:
-    """Return what there is to say of checks that failed; of one cause only the first says all."""
+    """Return the reports of failed checks; only the first of one cause has all details."""
     seen: dict[str, str] = {}
     lines: list[str] = []
     for result in results:

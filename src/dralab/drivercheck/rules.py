@@ -1,4 +1,4 @@
-"""How a check ends, and what it needs of the way in which a driver is run."""
+"""How checks end, and what they need of a driver's target."""
 
 import threading
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import NoReturn, TypeVar, cast
 
 
 class CheckNeed(StrEnum):
-    """What a check needs of the way in which a driver is run."""
+    """What a check needs of a driver's target."""
 
     RESTART = "restart"  # the bench starts, stops and kills it
     INSTANCES = "instances"  # two of them at once, told apart by a pod UID
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class Shared:
-    """Findings that several checks use, each found once."""
+    """Findings that several checks share, each computed once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -60,7 +60,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckLimits:
-    """The kubelet's time-outs where it has one, else what a cluster can live with."""
+    """The kubelet's timeouts if it has one, else what a cluster tolerates."""
 
     ready: float = 30.0  # a started driver serves its sockets and publishes its devices
     stop: float = 30.0  # terminationGracePeriodSeconds of a pod

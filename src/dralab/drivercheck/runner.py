@@ -1,4 +1,4 @@
-"""Runs checks on benches side by side, and says how each of them ended.
+"""Runs checks on parallel benches, and reports how each of them ended.
 
 Most checks wait for the driver, so several benches (`lanes`) work at the same time. The results
 are in the order of the catalog.
@@ -34,7 +34,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """The end of one check: why it failed or was skipped, what was said, how long it took in s."""
+    """The result of one check: why it failed or was skipped, the transcript, the seconds."""
 
     check: Check
     outcome: Outcome
@@ -53,7 +53,7 @@ class Report:
     seconds: float
 
     def count(self, outcome: Outcome, level: Level | None = None) -> int:
-        """Return how many checks ended so."""
+        """Return how many checks have that outcome."""
         return sum(
             each.outcome is outcome and level in (None, each.check.level) for each in self.results
         )
@@ -133,7 +133,7 @@ class Runner:
             return self._waiting.pop() if self._waiting else None
 
     def _tried(self) -> Bench | None:
-        """Return a bench with the driver, if it comes up; the checks say why it does not.
+        """Return a bench with the driver, if it starts; else checks report why it does not.
 
         TargetError: it has ended, or has no socket. Then there is nothing that could be checked.
         """

@@ -31,23 +31,23 @@ MEND_AFTER: Final = SECOND // 10
 
 
 class Killed(BaseException):
-    """The process is gone: its threads may not go on."""
+    """The process was killed: its threads must stop."""
 
 
 @dataclass(slots=True)
 class Life:
-    """Whether an instance lives; its parts ask before each write."""
+    """Whether an instance is alive; its parts ask before each write."""
 
     alive: bool = True
 
     def check(self) -> None:
-        """Raise Killed if the instance does not live any more."""
+        """Raise Killed if the instance is dead."""
         if not self.alive:
             raise Killed
 
 
 class MortalDirectory(FileDirectory):
-    """A directory of CDI files that a dead driver changes no more."""
+    """A directory of CDI files that a dead driver cannot change."""
 
     def __init__(self, path: Path, life: Life) -> None:
         super().__init__(path)
@@ -67,7 +67,7 @@ class MortalDirectory(FileDirectory):
 
 
 class MortalCheckpoint(DriverFileCheckpoint):
-    """A checkpoint that a dead driver changes no more."""
+    """A checkpoint that a dead driver cannot change."""
 
     def __init__(self, path: Path, life: Life) -> None:
         super().__init__(path)
@@ -82,7 +82,7 @@ class MortalCheckpoint(DriverFileCheckpoint):
 
 @dataclass(slots=True, kw_only=True)
 class Parts:
-    """What a driver is made of: a test replaces a part by one that breaks a rule."""
+    """The parts of a driver: a test replaces one by a part that breaks a rule."""
 
     driver: Callable[[str], Driver]
     plugin: type[HostedPlugin] = HostedPlugin
@@ -207,7 +207,7 @@ class SdkInstance:
 
 
 def _leave_behind(path: Path) -> None:
-    """Put a socket without a listener there, as a killed process leaves it."""
+    """Leave a socket without a listener, as a killed process does."""
     path.unlink(missing_ok=True)
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(path))

@@ -33,7 +33,7 @@ class DriverCallError(PluginError):
 
 @dataclass(frozen=True, slots=True)
 class PluginInfo:
-    """What a driver says of itself at registration."""
+    """A driver's answer at registration."""
 
     socket: Path
     type: str

@@ -1,4 +1,4 @@
-"""How a driver under test is run: the directories that it is told, its process, its end."""
+"""How a driver under test is run: its directories and its process."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ class TargetError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """What a driver on a node is told: the node's name, a kubeconfig, the kubelet's directories."""
+    """The parameters of a driver: the node's name, a kubeconfig, the kubelet's directories."""
 
     node: str
     root: Path
@@ -82,7 +82,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process holds: resident memory in bytes, open descriptors, threads."""
+    """The resources of a process: resident memory in bytes, open descriptors, threads."""
 
     memory: int
     descriptors: int
@@ -103,7 +103,7 @@ class RunningDriver(Protocol):
         ...
 
     def stop(self, patience: float) -> int | None:
-        """Ask it to end (SIGTERM); its exit code, None where it runs on after `patience` s."""
+        """Ask it to end (SIGTERM); return its exit code, None if it runs on after `patience` s."""
         ...
 
     def kill(self) -> None:
@@ -115,7 +115,7 @@ class RunningDriver(Protocol):
         ...
 
     def usage(self) -> Usage | None:
-        """Return its memory, descriptors and threads; None if they can't be known."""
+        """Return its memory, descriptors and threads; None if unknown."""
         ...
 
 
@@ -129,7 +129,7 @@ class DriverTarget(Protocol):
 
     @property
     def offers(self) -> frozenset[CheckNeed]:
-        """What checks may ask of it."""
+        """What checks may need of it."""
         ...
 
     def start(self, places: Places, pod_uid: str = "") -> RunningDriver:
@@ -158,7 +158,7 @@ class CommandTarget:
 
     @property
     def offers(self) -> frozenset[CheckNeed]:
-        """What checks may ask of it."""
+        """What checks may need of it."""
         texts = [*self.command, *self.env.values()]
         told = any("{pod_uid}" in text for text in texts)
         known = PROCESS_NEEDS | self.more | offered()

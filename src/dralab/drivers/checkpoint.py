@@ -1,4 +1,4 @@
-"""Which claims a driver has prepared: kept over a restart, in memory or in a file."""
+"""The prepared claims of a driver, kept over a restart in memory or in a file."""
 
 import os
 import tempfile

@@ -87,7 +87,7 @@ class AllocatedClaim:
         return any(result.admin_access for result in self.results)
 
     def config_for(self, result: AllocatedDevice) -> JsonObject | None:
-        """Return the parameters that count for a device: those of the claim win, the last wins."""
+        """Return the effective parameters of a device: the claim's win, then the last."""
         found = None
         for source in ("FromClass", "FromClaim"):
             for config in self.configs:
@@ -124,7 +124,7 @@ class Driver:
         self.node = node
 
     def devices(self) -> Sequence[JsonDict]:
-        """Return the devices, as they stand in a ResourceSlice."""
+        """Return the devices, in the form of a ResourceSlice."""
         return ()
 
     def inventory(self) -> Sequence[SliceOf]:
@@ -134,13 +134,13 @@ class Driver:
         return [SliceOf(devices=devices[at : at + size]) for at in range(0, len(devices), size)]
 
     def common(self) -> ContainerEdits:
-        """Return what every container with a device of this driver sees."""
+        """Return the edits of every container with a device of this driver."""
         return ContainerEdits(
             env=(f"KUBERNETES_NODE_NAME={self.node}", f"DRA_RESOURCE_DRIVER_NAME={self.name}")
         )
 
     def edits(self, claim: AllocatedClaim, result: AllocatedDevice) -> ContainerEdits:
-        """Return what a container with this device sees. PrepareError: it cannot be had."""
+        """Return the edits of a container with this device. PrepareError: it is not available."""
         del claim, result
         return ContainerEdits()
 
@@ -153,10 +153,10 @@ class Driver:
         return {result: self.edits(claim, result) for result in claim.results}
 
     def unprepare(self, ref: ClaimRef) -> None:
-        """Give back what `prepare` made ready; an unknown claim is not an error."""
+        """Undo `prepare`; an unknown claim is not an error."""
 
     def health(self) -> Sequence[DeviceHealth]:
-        """Return the health of the devices; nothing where the driver cannot tell."""
+        """Return the health of the devices; nothing if the driver does not know it."""
         return ()
 
     def status(self, claim: AllocatedClaim) -> Sequence[JsonDict] | None:

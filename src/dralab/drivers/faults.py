@@ -69,7 +69,7 @@ def parse(text: str) -> CallFault:
 
 
 class HostProcess(Protocol):
-    """What faults need of the process: both are replaced in tests."""
+    """What faults need of the process; replaced in tests."""
 
     def pause(self, seconds: float) -> None:
         """Let time pass."""
@@ -85,7 +85,7 @@ class HostProcess(Protocol):
 
 
 class FaultyPlugin:
-    """A plugin to which faults happen; the rest is that of the plugin it wraps."""
+    """A plugin with injected faults around another plugin."""
 
     def __init__(
         self, plugin: HostedPlugin, process: HostProcess, faults: Sequence[CallFault] = ()
@@ -100,15 +100,15 @@ class FaultyPlugin:
         return self.plugin.driver
 
     def inject(self, fault: CallFault) -> None:
-        """Let one more fault happen from now on."""
+        """Add a fault."""
         self.faults.append(fault)
 
     def clear(self) -> None:
-        """Let no more faults happen."""
+        """Remove all faults."""
         self.faults.clear()
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
-        """Prepare, or what happens instead."""
+        """Prepare, or fail as the fault says."""
         kinds = self._happening("prepare")
         if "error" in kinds:
             return {ref.uid: PrepareResult(error="a fault was injected") for ref in claims}
@@ -120,7 +120,7 @@ class FaultyPlugin:
         return {} if "skip" in kinds else answer
 
     def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
-        """Give back, or what happens instead."""
+        """Unprepare, or fail as the fault says."""
         kinds = self._happening("unprepare")
         if "error" in kinds:
             return dict.fromkeys((ref.uid for ref in claims), "a fault was injected")
@@ -151,7 +151,7 @@ class FaultyPlugin:
         return fault.kind == "unhealthy" or self.process.now() // half % 2 == 0
 
     def _happening(self, call: str) -> set[str]:
-        """Return what happens to a call now; some of it happens at once."""
+        """Return the fault of this call; some faults take effect here."""
         due = [fault for fault in self.faults if fault.call == call]
         for fault in due:
             if fault.times:
@@ -175,7 +175,7 @@ class FaultyPlugin:
 
 
 def slice_faults(faults: Sequence[CallFault]) -> Sequence[CallFault]:
-    """Return the faults that happen to what is published."""
+    """Return the faults of published slices."""
     return [fault for fault in faults if fault.call == "slices"]
 
 

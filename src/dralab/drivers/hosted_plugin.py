@@ -1,4 +1,4 @@
-"""A driver as a plugin: the code that `prepare` and `unprepare` need around the driver's own.
+"""A driver as a plugin: checkpoints, CDI files and checks around the driver's own code.
 
 One call at a time; the same answer again for a claim that is prepared, its files written again (a
 reboot loses them, kubernetes#141433); every claim answered; devices of another claim refused.
@@ -186,7 +186,7 @@ class HostedPlugin:
         )
 
     def _refuse_taken(self, claim: AllocatedClaim, held: dict[str, CheckpointedClaim]) -> None:
-        """Refuse devices that another claim holds; take over those whose claim lost them."""
+        """Refuse devices that another claim holds; take over those of claims that lost them."""
         wanted = _alone(claim)
         for other in list(held.values()):
             taken = wanted & other.devices
@@ -238,7 +238,7 @@ class HostedPlugin:
 
 
 def _alone(claim: AllocatedClaim) -> frozenset[str]:
-    """Return the devices that no other claim may have: neither shared nor only looked at."""
+    """Return the devices that a claim holds exclusively: neither shared nor for admin access."""
     return frozenset(
         f"{result.pool}/{result.device}"
         for result in claim.results
@@ -249,7 +249,7 @@ def _alone(claim: AllocatedClaim) -> frozenset[str]:
 def _never_empty(
     edits: ContainerEdits, claim: AllocatedClaim, result: AllocatedDevice
 ) -> ContainerEdits:
-    """Return edits that say at least whose the device is: a spec may not be empty."""
+    """Return edits with at least one variable: a spec may not be empty."""
     if edits:
         return edits
     name = "".join(c if c.isalnum() else "_" for c in result.device.upper())

@@ -77,7 +77,7 @@ class SocketServer:
         self._serve(self.registration, [_registration_handler(self)])
 
     def stop(self) -> None:
-        """End: no new calls, those that run may finish, the sockets are gone."""
+        """Stop: refuse new calls, finish running ones, remove the sockets."""
         self._stopping.set()
         for path in (self.registration, self.endpoint):
             path.unlink(missing_ok=True)
@@ -86,7 +86,7 @@ class SocketServer:
         self.servers = []
 
     def info(self) -> Any:
-        """Return what a kubelet is told at registration."""
+        """Return the information for the kubelet at registration."""
         offered = [*self.versions, *(wire.HEALTH_SERVICES if self.tells_health else ())]
         return wire.registration().PluginInfo(
             type=wire.PLUGIN_TYPE,
@@ -103,13 +103,13 @@ class SocketServer:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold back the calls of another instance of the driver on this node."""
+        """Lock out another instance of the driver on this node."""
         with (self.directory / "serialize.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def reports(self, active: Callable[[], bool]) -> Iterator[Any]:
-        """Yield reports of health: when it has changed, and often enough to be believed."""
+        """Yield health reports: on changes, and often enough to stay valid."""
         told: Sequence[DeviceHealth] | None = None
         since = 0.0
         while active() and not self._stopping.is_set():

@@ -1,4 +1,4 @@
-"""A plugin for drivers that exist only in a pool of an older API: it prepares what claims name.
+"""A plugin for drivers that exist only in pools of an older API: it prepares any claim.
 
 Containers see each device of theirs as a variable: `DEVICE_FAST=toys.example.com/node-0/d0` for
 the request `fast`, `DEVICE_0` for the first one without a name; of k8srm, whose pools have names of
@@ -17,7 +17,7 @@ from dralab.contracts.plugin import ClaimRef, DeviceHealth, PreparedDevice, Prep
 
 
 class StandIn:
-    """Any driver's part on one node, for claims whose allocation says all that is needed."""
+    """A generic driver plugin, for claims whose allocation has all that is needed."""
 
     def __init__(self, driver: str, node: str, directory: CdiDirectory) -> None:
         self.driver = driver
@@ -40,7 +40,7 @@ class StandIn:
         return {ref.uid: "" for ref in claims}
 
     def health(self) -> Sequence[DeviceHealth]:
-        """Return nothing: nobody looks at the devices."""
+        """Return nothing: the devices are not monitored."""
         return ()
 
     def _prepare(self, ref: ClaimRef) -> PrepareResult:

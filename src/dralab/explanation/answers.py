@@ -1,4 +1,4 @@
-"""What is told of one pod or claim: on the page of a command, and in the event of a pod that waits.
+"""Answers about one pod or claim: for commands, and for the event of a waiting pod.
 
 The reasons themselves come from `why` and `why_chosen`. Those of events cost far more than a
 scheduling cycle, so pods that ask for the same are told the same for a moment.
@@ -80,7 +80,7 @@ def answers(
     spots: Spots | None = None,
     every_node: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Yield what is told of those asked about, as JSON values with the page as `text`.
+    """Yield the answers about pods and claims, as JSON values with the page as `text`.
 
     `pending` are all that wait, in their order: what comes before one asked about gets its devices
     first, and keeps them in `cluster`. With `node` only that node counts. NoResult.
@@ -123,7 +123,7 @@ def _explained(
 
 
 def _beside(cluster: Snapshot, pending: Pending) -> tuple[dict[str, Any], str]:
-    """Return what its scheduler said of a pod, and what is not judged: as data and as lines."""
+    """Return a pod's scheduler message, and what was not judged: as data and as lines."""
     pod, found, lines = pending.pod, dict[str, Any](), list[str]()
     told = condition_of(pod, "PodScheduled") or {}
     if told.get("status") == "False" and told.get("message"):
@@ -142,7 +142,7 @@ def _beside(cluster: Snapshot, pending: Pending) -> tuple[dict[str, Any], str]:
 
 
 def _is_scaled(node: JsonDict) -> bool:
-    """Return whether cluster-autoscaler looks after a node, as far as the node shows it."""
+    """Return whether a node seems to be managed by cluster-autoscaler."""
     annotations = metadata_of(node).get("annotations") or ()
     keys = [*annotations, *(each["key"] for each in taints_of(node))]
     return any(key.startswith((AUTOSCALER, *OF_AUTOSCALER)) for key in keys)
@@ -240,7 +240,7 @@ class ReasonWriter:
 
 
 def _shortest(refusal: Refusal) -> str:
-    """Return what is missing on the node that lacks least with the pod's devices; maybe nothing."""
+    """Return what the best node with the pod's devices still lacks; maybe nothing."""
     name, lacks = refusal.least_short
     if not lacks:
         return ""
@@ -279,7 +279,7 @@ class ChosenDevice:
 
     @property
     def among(self) -> str:
-        """How many devices there were to choose from, in words."""
+        """The number of devices to choose from, in words."""
         if self.could == 1:
             return "the only device that could serve it"
         which = "one" if self.passed or self.able else "the first"
@@ -287,7 +287,7 @@ class ChosenDevice:
 
     @property
     def earlier(self) -> str:
-        """What is said of the alternatives before it; empty where there are none."""
+        """Why earlier alternatives were not chosen; empty if there are none."""
         if not self.rank:
             return ""
         before = "alternative" if self.rank == 1 else f"{self.rank} alternatives"
@@ -365,7 +365,7 @@ def _passed(
     device: DeviceId,
     taken: AbstractSet[DeviceId],
 ) -> tuple[list[str], list[str]]:
-    """Return what kept the devices before a chosen one out, equal reasons counted together.
+    """Return why the devices before a chosen one were not taken; equal reasons are counted.
 
     Then the names of those that nothing kept out by themselves.
     """

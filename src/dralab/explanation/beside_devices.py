@@ -1,4 +1,4 @@
-"""Why a pod waits for something else than free devices: before any node is tried, or after.
+"""Why a pod waits for something other than free devices: before or after nodes are tried.
 
 What keeps it from being tried at all, what nobody offers, whom it preempts, where its claims are;
 and its gang, or what its devices take of a node.
@@ -74,7 +74,7 @@ MIN_COUNT: Final = "spec.schedulingPolicy.gang.minCount"
 
 
 def of_room(model: ClusterModel | None, refusal: Refusal) -> Diagnosis:
-    """Return what is missing on the node that lacks least once a pod has its devices there."""
+    """Return what the best node lacks once a pod has its devices there."""
     name, lacks = refusal.least_short
     shortage = refusal.shortages[name]
     needs = [
@@ -139,7 +139,7 @@ def _lower(cause: GangTooLarge, member: PodInfo) -> tuple[Help, ...]:
 def _first_failing(
     model: ClusterModel, members: Sequence[PodInfo], cause: GangTooLarge
 ) -> Diagnosis:
-    """Return why the first member fails that finds no place beside those before it."""
+    """Return why the first member fails that does not fit beside those before it."""
     found = None
     before = model.devices.everywhere(())[1].in_use
     with model.tentatively():
@@ -165,7 +165,7 @@ def _first_failing(
 def _of_member(
     asked: PodQuestion, in_use: InUse, allocations: Sequence[JsonObject]
 ) -> Diagnosis | None:
-    """Return why one member of a gang gets no devices beside those that have theirs."""
+    """Return why one member of a gang gets no devices beside those that are placed."""
     if not asked.wants_devices:
         return None
     taken = {
@@ -197,7 +197,7 @@ def of_missing_resource(asked: PodQuestion) -> Diagnosis | None:
 
 
 def of_preemption(asked: PodQuestion) -> Diagnosis | None:
-    """Return that others are being preempted for a pod; None where nobody leaves for it."""
+    """Return that others are being preempted for a pod; None if not."""
     name = str(status_of(asked.pod.obj).get("nominatedNodeName") or "")
     there = asked.table.pods[asked.table.row_of[name]] if name in asked.table.row_of else {}
     leaving = [
@@ -214,7 +214,7 @@ def of_preemption(asked: PodQuestion) -> Diagnosis | None:
 
 
 def of_claims_elsewhere(asked: PodQuestion, unfit: Unfit, every: Unfit) -> Diagnosis | None:
-    """Return that claims of a pod have devices where the pod does not select any node."""
+    """Return that a pod's claims have devices on nodes that the pod does not select."""
     away, total = Reason(CLAIM_ELSEWHERE), asked.table.count
     reached = [name for name in asked.table.row_of if away not in every.get(name, ())]
     if not asked.allocated or len(reached) == total:
@@ -241,7 +241,7 @@ def of_claims_elsewhere(asked: PodQuestion, unfit: Unfit, every: Unfit) -> Diagn
 def of_refusal(
     asked: PodQuestion, model: ClusterModel | None, refusal: Refusal, reason: Reason | None
 ) -> Diagnosis:
-    """Return that something cannot be tried on any node, and what would be right."""
+    """Return that a pod cannot be tried on any node, and how to fix it."""
     pod = asked.pod
     if reason is None:
         cause: WaitingCause = Refused(code=refusal.code or "DRA060", text=refusal.message)

@@ -1,4 +1,4 @@
-"""What a broken rule about other pods or volumes means to a person, and what would lift it.
+"""Explains a broken rule about other pods or volumes, and what would lift it.
 
 What is enough to wait for is tried on the rules; whether a pod then fits is for others to try.
 """
@@ -36,7 +36,7 @@ OF_PODS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change of a pod after which a rule no longer keeps it away, in words and as JSON patch."""
+    """A change of a pod that satisfies a rule, in words and as a JSON patch."""
 
     text: str
     edits: tuple[JsonObject, ...]
@@ -61,7 +61,7 @@ class BrokenRule:
 
 
 class RuleTeller:
-    """Tells which rule about other pods or volumes keeps a pod from a node."""
+    """Finds the rule about other pods or volumes that keeps a pod from a node."""
 
     def __init__(self, asked: PodQuestion, node: str) -> None:
         self.state, self.table, self.pod = asked.state, asked.table, asked.pod
@@ -69,7 +69,7 @@ class RuleTeller:
         self.refusals = asked.refusals(node)
 
     def told(self) -> BrokenRule | None:
-        """Return the rule; None where nothing, or a rule about the node alone, keeps it away."""
+        """Return the rule; None if no rule, or only one about the node itself, keeps it away."""
         found = self._told(self.refusals[0]) if self.refusals else None
         if found is None or found.facts or not found.others:
             return found

@@ -72,7 +72,7 @@ class Offered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingCause:
-    """What all causes have: one code, the requests that matter, the place that says so.
+    """The common fields of causes: the code, the relevant requests, and the place in the object.
 
     `total` devices suit, or were looked at, on `nodes` nodes; `values` are what they have,
     `examples` the first of them, `known` names that exist. `holders` are the claims that hold
@@ -215,7 +215,7 @@ class Together(WaitingCause):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoAlternative(WaitingCause):
-    """None of the alternatives of a request can be had; the cause of each."""
+    """None of the alternatives of a request is available; the cause of each."""
 
     claim: str
     request: str
@@ -338,5 +338,5 @@ class Diagnosis:
 
     @property
     def groups(self) -> tuple[NodeGroup, ...]:
-        """What every group of nodes lacks; it is only found out when it is asked for."""
+        """What every group of nodes lacks; computed lazily."""
         return self.grouped()

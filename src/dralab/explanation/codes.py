@@ -22,7 +22,7 @@ Line = tuple[str, str]
 
 
 class _EmptyField(Exception):  # noqa: N818 - it says what happened
-    """A sentence has a field that is empty here."""
+    """A sentence has an empty field."""
 
 
 class _SentenceWriter(Formatter):
@@ -46,7 +46,7 @@ WRITER: Final = _SentenceWriter()
 
 
 def written(sentence: str, fields: Mapping[str, Any]) -> str:
-    """Return a sentence with its fields; empty where one is. What is in brackets is left out then.
+    """Return a sentence with its fields; empty if one is. Brackets with empty fields are dropped.
 
     >>> written("{free} of {total:device}[ on {node}]", {"free": 0, "total": 2, "node": ""})
     '0 of 2 devices'
@@ -62,7 +62,7 @@ def written(sentence: str, fields: Mapping[str, Any]) -> str:
 
 
 def first_of(sentences: tuple[str, ...], fields: Mapping[str, Any]) -> str:
-    """Return the first of some sentences whose fields are all there; empty if there is none."""
+    """Return the first of some sentences whose fields are all set; empty if there is none."""
     return next(filter(None, (written(each, fields) for each in sentences)), "")
 
 
@@ -87,7 +87,7 @@ class ReasonCode:
         return first_of((*self.sentences, ANY), fields) or self.title
 
     def there(self, fields: Mapping[str, Any]) -> Iterator[Line]:
-        """Yield what there is instead, line by line."""
+        """Yield what exists instead, line by line."""
         for each in self.lines:
             for text, _, aside in (line.partition(" | ") for line in each):
                 if told := written(text, fields):

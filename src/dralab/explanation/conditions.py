@@ -1,4 +1,4 @@
-"""The conditions of a problem, one by one; a minimal conflict among them, and minimal remedies.
+"""The conditions of a problem, a minimal conflict among them, and minimal remedies.
 
 A condition is something that a person could change: a request, a selector, a count, a claim that
 holds a device. What cannot be changed (how large a device is) is not a condition. Conflicts and
@@ -99,7 +99,7 @@ def without(problem: Problem, dropped: Iterable[Condition]) -> Problem:
 
 
 def with_each(problem: Problem, change: Callable[[Claim, SubRequest], SubRequest]) -> Problem:
-    """Return a problem with what each alternative of each request asks for changed."""
+    """Return a problem in which each alternative of each request is changed."""
     return replace(
         problem,
         claims=tuple(
@@ -331,7 +331,7 @@ def remedies(
 def _waiting(
     found: Sequence[tuple[Condition, ...]], lesser: Sequence[Condition], feasible: IsFeasible
 ) -> Iterator[tuple[Condition, ...]]:
-    """Yield what would have to be released if nothing else changed, where that takes several."""
+    """Yield what would have to be released if nothing else changed, if that is several claims."""
     held = [item for item in lesser if item.kind == "held"]
     if len(held) > 1 and all(item.kind != "held" for remedy in found for item in remedy):
         released = _shrunk(held, feasible)

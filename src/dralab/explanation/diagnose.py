@@ -62,7 +62,7 @@ class _CauseFinder:
         self.of = inquiry
 
     def cause(self, *, refused: bool) -> WaitingCause | None:
-        """Return the cause; None where some node can serve the claims."""
+        """Return the cause; None if a node can serve the claims."""
         wrong = self.of.read_claims()
         if wrong is not None:
             return wrong
@@ -312,7 +312,7 @@ CODES: Final = {"match": "DRA034", "distinct": "DRA035", "total": "DRA043"}
 
 
 class _Nearest(NamedTuple):
-    """What a node has: devices that agree (or a total), devices at all, and their values."""
+    """What a node has: matching devices (or a total), all devices, and their values."""
 
     agree: Number
     devices: int
@@ -321,7 +321,7 @@ class _Nearest(NamedTuple):
 
 
 def unmatched(inquiry: Inquiry) -> Unmatched | None:
-    """Return the constraint that by itself cannot be met; None where no single one is to blame.
+    """Return the constraint that cannot be met alone; None if it takes several.
 
     Where each alternative of a request has a constraint of its own on the same thing, they count
     as one, and that of the last alternative is told.
@@ -440,7 +440,7 @@ def _cause(
 
 
 def _had(only: Problem, place: AlikeNodes, rule: Constraint) -> list[Device]:
-    """Return the devices of a node that could be had for the requests of a constraint."""
+    """Return the available devices of a node for the requests of a constraint."""
     found = findings(replace(only, in_use=place.in_use), place.view)
     mask = 0
     for alternative, eligible in found.eligible:

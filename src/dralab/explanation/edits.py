@@ -1,4 +1,4 @@
-"""A problem, and the objects that it is read from, with one thing changed as a user could do it.
+"""Edits of a problem and its objects: one change, as a user could make it.
 
 And known shapes of mistakes in CEL selectors, each with the expression that was probably meant: it
 is told when it compiles and a device meets it.
@@ -72,7 +72,7 @@ def with_attribute(problem: Problem, position: int, number: int, name: str) -> P
 
 
 def without(expression: str, part: str) -> str:
-    """Return an expression without one of its parts; `true` where it was all of it."""
+    """Return an expression without one of its parts; `true` if it was the only one."""
     for pattern in (f" && {part}", f"&& {part}", f"{part} && ", f"{part} &&"):
         if pattern in expression:
             return expression.replace(pattern, "", 1)
@@ -86,7 +86,7 @@ def quoted(comparison: Comparison, value: str) -> str:
 
 
 def with_literal(expression: str, comparison: Comparison, value: str, old: str = "") -> str | None:
-    """Return an expression with another literal in a comparison, None where none will do."""
+    """Return an expression with another literal in a comparison, None if none fits."""
     span = comparison.span
     if span is None:
         return None
@@ -158,7 +158,7 @@ UNQUALIFIED: Final = (
 
 
 def repaired(expression: str, devices: Iterable[Device]) -> str:
-    """Return the expression that was probably meant; empty if no known repair suits a device.
+    """Return a probable correction of an expression; empty if no known repair fits a device.
 
     >>> from dralab.allocation.problem import Attribute
     >>> model = {"x.com/model": Attribute("string", ("A100",))}

@@ -1,4 +1,4 @@
-"""What each request found on a node: which devices were left out, and by what.
+"""The findings of each request on a node: which devices were excluded, and why.
 
 The order of the reasons is the one in which a person would ask: is there such a device at all,
 does it suit, is it free, is there enough of it left; then, for what could each serve alone: is
@@ -42,7 +42,7 @@ UNDECLARED: Final = "node operations to skip, which the node does not declare"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeFindings:
-    """The facts of one node, and per alternative the devices that could each serve it alone."""
+    """The facts of one node, and the devices that could serve each alternative alone."""
 
     facts: tuple[Fact, ...]
     eligible: tuple[tuple[Alternative, int], ...]
@@ -51,7 +51,7 @@ class NodeFindings:
 
 
 def findings(problem: Problem, view: PoolView) -> NodeFindings:
-    """Return everything that speaks against a problem on one node."""
+    """Return all reasons against a problem on one node."""
     node_devices = NodeDevices(view, problem.features)
     looking = _FactCollector(problem, node_devices)
     facts: list[Fact] = list(view.unusable)
@@ -205,7 +205,7 @@ class _FactCollector:
         return no(why="groups", detail=counter_group.sets[consumption.groups[0][0]])
 
     def _holders_of(self, counter_group: int) -> tuple[str, ...]:
-        """Return who holds devices that draw on a counter group, other nodes' too."""
+        """Return the holders of devices that draw on a counter group, on other nodes too."""
         pool = self.node_devices.view.pools[self.node_devices.counter_groups[counter_group].pool]
         sets = set(self.node_devices.counter_groups[counter_group].sets)
         names = {
@@ -233,7 +233,7 @@ class _FactCollector:
     # --- all requests together
 
     def together(self, eligible: Sequence[tuple[Alternative, int]]) -> Iterator[Fact]:
-        """Yield what is short only because several devices are wanted at once."""
+        """Yield what is insufficient only for several devices together."""
         certain = [
             (alternative, mask) for alternative, mask in eligible if not alternative.prioritized
         ]
@@ -346,7 +346,7 @@ class _FactCollector:
 
 
 def _both(first: Excluded, second: Excluded) -> Excluded:
-    """Return what two devices that are left out for one reason have in common."""
+    """Return the common facts of two devices that are excluded for one reason."""
     closer = min(first, second, key=lambda item: item.needed - item.offered if item.needed else inf)
     return replace(
         closer,

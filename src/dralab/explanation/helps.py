@@ -1,4 +1,4 @@
-"""What would help against a cause: few changes, the cheapest first, each asked of the allocator.
+"""Changes that would help against a cause, the cheapest first, each checked by the allocator.
 
 Nothing is proposed that the allocator does not confirm: either the whole pod fits after the change
 as things are now, or it would fit once devices in use are released, which the text then says.
@@ -45,7 +45,7 @@ def helps_for(
 
 
 def ordered(found: Iterable[Help], most: int = MOST_HELPS) -> tuple[Help, ...]:
-    """Return the cheapest helps first; a correction of a spelling stands alone."""
+    """Return the cheapest helps first; a spelling correction is returned alone."""
     best = sorted(found, key=lambda each: (not each.now, RANKS.index(each.kind)))
     spelled = [each for each in best if each.kind == "spelling"]
     # A typo explains everything: to ask for something else would only distract.
@@ -53,7 +53,7 @@ def ordered(found: Iterable[Help], most: int = MOST_HELPS) -> tuple[Help, ...]:
 
 
 class _Proposals:
-    """Makes the proposals for a cause; yields one only where the allocator confirms it."""
+    """Makes proposals for a cause, and yields those that the allocator confirms."""
 
     def __init__(self, inquiry: Inquiry) -> None:
         self.inquiry = inquiry
@@ -186,7 +186,7 @@ class _Proposals:
             yield Help(kind="add", now=False, to=f"add a node with a {size} {noun}")
 
     def _lacking(self, cause: causes.Lacking, alternative: Alternative) -> Iterator[Help]:
-        """Propose another attribute, or the amount that there is."""
+        """Propose another attribute, or the existing amount."""
         if cause.code == "DRA028":
             if cause.best:
                 yield from self._less_capacity(alternative, cause.name, cause.best)
@@ -278,7 +278,7 @@ class _Proposals:
             yield from self._spelled(alternative, mark, text + mark.text[span.end :], f"'{near}'")
 
     def _repaired(self, alternative: Alternative, mark: MarkedField) -> Iterator[Help]:
-        """Propose what was meant by an expression that has the shape of a known mistake."""
+        """Propose a correction of an expression with a known mistake."""
         if text := edits.repaired(mark.text, [kind.device for kind in self.inquiry.kinds]):
             yield from self._spelled(alternative, mark, text, f"`{' '.join(text.split())}`")
 
@@ -314,7 +314,7 @@ class _Proposals:
     def _threshold(
         self, alternative: Alternative, mark: MarkedField, comparison: Comparison, best: str
     ) -> Iterator[Help]:
-        """Propose the best that there is as the threshold."""
+        """Propose the best existing value as the threshold."""
         text = edits.with_literal(mark.text, comparison, best)
         if text is None:
             return
@@ -327,7 +327,7 @@ class _Proposals:
     def _dropped(
         self, alternative: Alternative, mark: MarkedField, condition: causes.ConditionText
     ) -> Iterator[Help]:
-        """Propose to leave a condition out, where it is not all of a class."""
+        """Propose to drop a condition, unless it is the only one of a class."""
         if mark.owner[0] != "class":
             text = edits.without(mark.text, condition.text)
             found = Help(kind="drop", to=condition_text(condition))
@@ -398,7 +398,7 @@ class _Proposals:
                 return
 
     def _less_capacity(self, alternative: Alternative, name: str, left: str) -> Iterator[Help]:
-        """Propose the amount that is left, or that there is."""
+        """Propose the amount that is left, or that exists."""
         amount = parse_quantity(left)
         smaller = edits.with_request(
             self.problem, alternative,
@@ -433,7 +433,7 @@ class _Proposals:
         return misses.in_claim(self.inquiry.claim_of(alternative), field, text)
 
     def _note(self, alternative: Alternative) -> str:
-        """Return which request a proposal is about, where that is not plain."""
+        """Return which request a proposal is about, if that is not obvious."""
         only = self.inquiry.asked(alternative).only and len(self.problem.claims) == 1
         return "" if only else f"in request {alternative.name}"
 
@@ -444,7 +444,7 @@ class _Proposals:
         )  # fmt: skip
 
     def _given_up(self, condition: Condition, others: Sequence[Condition] = ()) -> Help:
-        """Return how a condition is given up, beside others."""
+        """Return how a condition is dropped, together with others."""
         claims = [str(each) for each in self.problem.claims]
         claim = self.problem.claims[claims.index(condition.claim)]
         if condition.kind == "constraint":
@@ -522,5 +522,5 @@ def _as_written(alternative: Alternative, part: str, number: int) -> str:
 
 
 def with_text(mark: MarkedField | None, text: str) -> MarkedField | None:
-    """Return a mark with what is to be written there."""
+    """Return a mark with the replacement text."""
     return None if mark is None else replace(mark, text=text, span=None)

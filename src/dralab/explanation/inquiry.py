@@ -1,4 +1,4 @@
-"""One question of why: the problem, its alternatives, and what the fleet has for each.
+"""One inquiry: the problem, its alternatives, and what the fleet has for each.
 
 `causes_of` finds the cause with it, `helps` what would help. It asks the allocator and counts; it
 decides nothing.
@@ -31,7 +31,7 @@ from dralab.explanation.questions import (
 
 
 class Inquiry:
-    """What is asked for and what there is; `suits` are the devices that suit an alternative."""
+    """Requests and supply; `suits` are the devices that suit an alternative."""
 
     def __init__(self, asking: FleetQuestions, ends: Mapping[str, HolderEnd] | None = None) -> None:
         self.asking = asking
@@ -49,7 +49,7 @@ class Inquiry:
     # --- the claims themselves
 
     def read_claims(self) -> Refused | None:
-        """Read what is asked for; return what is wrong with it, independent of devices."""
+        """Read the claims; return their errors, independent of devices."""
         for position, claim in enumerate(self.problem.claims):
             try:
                 check_constraints(claim)
@@ -171,7 +171,7 @@ class Inquiry:
     def largest(
         self, small: Problem, alternative: Alternative, *, empty: bool = False
     ) -> int | None:
-        """Return the largest count below the one asked that some node serves; 0: not even one.
+        """Return the largest smaller count that some node serves; 0 if not even one.
 
         None: that could not be settled.
         """
@@ -210,7 +210,7 @@ def total_of(kinds: Sequence[DeviceKind]) -> int:
 
 
 def supply_of(asking: FleetQuestions, alone: Problem) -> TooFew:
-    """Return what nodes have for a problem of one request, as the plainest cause tells it."""
+    """Return what nodes have for a problem of one request, for the simplest cause."""
     blocked: Counter[str] = Counter()
     taints: Counter[str] = Counter()
     holders: dict[str, None] = {}

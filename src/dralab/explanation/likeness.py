@@ -1,4 +1,4 @@
-"""Devices and nodes that are alike for some claims: they differ in nothing that the claims read.
+"""Equivalent devices and nodes for some claims: they differ in nothing that the claims read.
 
 What a driver publishes on a thousand equal machines differs in names of nodes and pools, and in
 attributes that no selector reads. Such nodes form one class, one of which is viewed for all, so
@@ -95,7 +95,7 @@ class Likeness:
         return known
 
     def kinds_of(self, pool: Pool) -> PoolKinds:
-        """Return the kinds of the devices of a pool, found out once."""
+        """Return the kinds of the devices of a pool, computed once."""
         known = self._pools.get(id(pool))
         if known is None:
             of_device = self._known
@@ -270,7 +270,7 @@ class Uses:
 
 
 class NodeViews:
-    """The nodes that are asked about, each with what it sees of the slices."""
+    """The nodes in question, each with its view of the slices."""
 
     def __init__(
         self, nodes: Sequence[Node], catalog: SliceCatalog, features: AllocationFeatures
@@ -294,7 +294,7 @@ class NodeViews:
         return found
 
     def shapes(self, likeness: Likeness) -> "list[NodeContents | None]":
-        """Return what each node has; None: it needs a look of its own."""
+        """Return the contents of each node; None if it has to be examined itself."""
         found = self._shapes.get(likeness)
         if found is None:
             found = self._shapes[likeness] = [self._shape(node, likeness) for node in self.nodes]

@@ -1,4 +1,4 @@
-"""Which condition of a class or a request no device meets, and what comes nearest to it."""
+"""Conditions of a class or a request that no device meets, and the nearest values."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -90,7 +90,7 @@ def _placed(selector: DeviceSelector, conjunct: Conjunct) -> Conjunct:
 
 
 def selects(conditions: Iterable[LocatedSelector], device: Device) -> bool | None:
-    """Return whether selectors accept a device; None if one of them fails before one says no."""
+    """Return whether selectors accept a device; None if one fails before another rejects it."""
     for located in conditions:
         try:
             if not located.selector.matches(device):
@@ -271,7 +271,7 @@ def _stopped(alternative: Alternative, part: Part, device: Device) -> bool:
 def _lacking(
     comparison: Comparison | None, selector: DeviceSelector, broken: Sequence[DeviceKind]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the path that devices lack, and the paths of the same sort that they have."""
+    """Return the path that devices lack, and similar paths that they have."""
     paths = [comparison.path] if comparison else sorted(selector.reads)
     device = broken[0].device
     for path in paths:
@@ -320,7 +320,7 @@ def _name_span(part: Part, path: Sequence[str], code: str) -> Span | None:
 def _judged(
     conjunct: Conjunct, near: Sequence[DeviceKind]
 ) -> tuple[str, Span, tuple[Offered, ...], str]:
-    """Return the code of a part that is not met, its place, and what there is instead."""
+    """Return the code of an unmet part, its place, and the existing values."""
     comparison = conjunct.comparison
     if comparison is None:
         return "DRA025", conjunct.span, (), ""
@@ -389,7 +389,7 @@ def _ordered(text: str, constructor: str) -> Any:
 
 
 def _amount(text: str) -> Any:
-    """Return a quantity, which older generations compare as it is; None if it is invalid."""
+    """Return a quantity, which older generations compare as text; None if it is invalid."""
     try:
         return parse_quantity(text)
     except QuantityError:
@@ -411,6 +411,6 @@ def _examples(kinds: Sequence[DeviceKind], order: Mapping[str, int]) -> tuple[st
 
 
 def nodes_of(kinds: Iterable[DeviceKind]) -> int:
-    """Return on how many nodes there are devices of some kinds."""
+    """Return the number of nodes with devices of some kinds."""
     classes = {id(each): each for kind in kinds for each, _ in kind.offers}
     return sum(len(each.nodes) for each in classes.values())

@@ -102,7 +102,7 @@ def taint_text(taint: DeviceTaint) -> str:
 
 
 def short_path(path: DevicePath) -> str:
-    """Return how a person calls what stands at a path: the last part of its name.
+    """Return the short name of a path: its last part.
 
     >>> short_path(("attributes", "gpu.example.com", "model")), short_path(("driver",))
     ('model', 'driver')
@@ -111,7 +111,7 @@ def short_path(path: DevicePath) -> str:
 
 
 def similar(word: str, known: Iterable[str]) -> str:
-    """Return the known word that was probably meant, empty if none is near.
+    """Return the most similar known word, empty if none is near.
 
     >>> similar("hopper", ["Hopper", "Ada"]), similar("gpux", ["gpu", "nic"]), similar("x", ["y"])
     ('Hopper', 'gpu', '')
@@ -143,7 +143,7 @@ LAST: Final = 9
 
 @dataclass(frozen=True, slots=True, order=True)
 class HolderEnd:
-    """When a pod ends: the smaller, the sooner. `text` says how that is known; empty: it is not.
+    """When a pod ends: the smaller, the sooner. `text` says how that is known; empty if unknown.
 
     A pod that is being deleted comes first, then one with a deadline, then one that runs to its
     end; those that are started again for ever come last.
@@ -180,7 +180,7 @@ def end_of(pod: JsonObject) -> HolderEnd:
 
 
 def holders_of(cluster: Snapshot) -> dict[str, str]:
-    """Return, by claim as explanations name it, the pod that uses it, as people call it."""
+    """Return the pods that use claims, by the claims' names in explanations."""
     found: dict[str, str] = {}
     for claim in cluster.claims.values():
         for consumer in status_of(claim).get("reservedFor") or ():
@@ -195,7 +195,7 @@ def holders_of(cluster: Snapshot) -> dict[str, str]:
 
 
 def ends_of(cluster: Snapshot) -> dict[str, HolderEnd]:
-    """Return, by claim as explanations name it, when the pod that uses it ends, where known."""
+    """Return when the pods that use claims end, if known, by the claims' names in explanations."""
     found: dict[str, HolderEnd] = {}
     for pod, user in cluster.users():
         end = end_of(pod)
@@ -205,7 +205,7 @@ def ends_of(cluster: Snapshot) -> dict[str, HolderEnd]:
 
 
 def templates_of(cluster: Snapshot) -> dict[str, str]:
-    """Return, by claim as explanations name it, the template that it is made from."""
+    """Return the templates of claims, by the claims' names in explanations."""
     found: dict[str, str] = {}
     for pod, user in cluster.users():
         entries = spec_of(pod).get("resourceClaims") or ()
@@ -251,7 +251,7 @@ def resource_fields(pod: JsonObject, provided: Container[str]) -> list[str]:
 
 
 def volume_field(pod: JsonObject, claims: Sequence[str]) -> tuple[str, str]:
-    """Return where a pod names the first of some volume claims, and that one; else no place."""
+    """Return where a pod names the first of some volume claims, and the claim."""
     for number, volume in enumerate(spec_of(pod).get("volumes") or ()):
         name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
         if name in claims:

@@ -65,7 +65,7 @@ class DeviceKind:
 
 
 class AlikeNodes:
-    """Nodes that are alike, one of which is asked for all; `in_use` is what matters on that one."""
+    """Equivalent nodes, one of which represents all; `in_use` is that one's."""
 
     def __init__(self, classes: Sequence[NodeClass], in_use: InUse, names: list[str]) -> None:
         self.classes = classes
@@ -172,7 +172,7 @@ def _here(nodes: NodeClass, likeness: Likeness) -> Iterator[tuple[int, int, Offe
 
 
 def _looks(nodes: NodeClass, likeness: Likeness, uses: Uses, *, ordered: bool) -> Hashable:
-    """Return what nodes look like to the claims: equal looks, equal answers.
+    """Return what the claims see of nodes: equal looks, equal answers.
 
     A pool whose devices serve different nodes is itself part of the look: devices elsewhere draw
     on its counters.
@@ -248,7 +248,7 @@ MOST_GROUPS: Final = 16
 
 
 class Allowance:
-    """How many questions may still be asked; changed forms of a problem share it."""
+    """The budget of questions, shared by changed forms of a problem."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -313,7 +313,7 @@ class FleetQuestions:
 
     @cached_property
     def node_of_held(self) -> dict[DeviceId, str]:
-        """The devices that are held, each with a node that reaches it."""
+        """The held devices, each with a node that reaches it."""
         found: dict[DeviceId, str] = {}
         for place in self.places:
             for each in place.classes:
@@ -430,7 +430,7 @@ class FleetQuestions:
 
 
 def _first_yes(answers: Iterable[bool | None]) -> bool | None:
-    """Return True at the first that is; else None where one is not known, and False."""
+    """Return True at the first that is true; else None if one is unknown, else False."""
     found: bool | None = False
     for each in answers:
         if each is True:
@@ -456,7 +456,7 @@ def _least(problem: Problem) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGroup:
-    """Nodes that are alike for these claims, and what speaks against them there."""
+    """Equivalent nodes for these claims, and the reasons against the claims there."""
 
     nodes: tuple[str, ...]
     facts: tuple[Fact, ...]
@@ -515,7 +515,7 @@ def explain(
 
 
 def node_groups(asking: FleetQuestions, *, empty: bool = False) -> tuple[NodeGroup, ...]:
-    """Return what speaks against the claims on every group of nodes, the largest group first.
+    """Return the reasons against the claims on every group of nodes, the largest group first.
 
     `empty`: as if every device were released.
     """

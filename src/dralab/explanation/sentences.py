@@ -124,7 +124,7 @@ def headline(cause: causes.WaitingCause) -> str:
 
 
 def there(cause: causes.WaitingCause) -> Iterator[Line]:
-    """Yield what there is instead."""
+    """Yield what exists instead."""
     yield from CODES[cause.code].there(_fields(cause))
     match cause:
         case causes.NoAlternative():
@@ -313,7 +313,7 @@ def _ruled_out(cause: causes.NodesUnfit) -> str:
 
 
 def reason_text(reason: Reason, count: int) -> str:
-    """Return a reason as what nodes do: `is cordoned`."""
+    """Return a reason as a predicate of a node: `is cordoned`."""
     verbs = {name: forms.split()[count != 1] for name, forms in VERBS.items()}
     sentence = NODES_DO.get(reason.rule, "{be} ruled out: {reason}")
     found: dict[str, Any] = verbs | {"reason": str(reason), "subject": reason.subject}
@@ -441,7 +441,7 @@ def _lacking(item: tuple[Reason, int]) -> str:
 
 
 def _named(name: str, holders: Mapping[str, str]) -> str:
-    """Return what people call a claim (its pod), or a pod that is named itself: `pod ml/train`."""
+    """Return the name of a claim's pod, or of a pod itself: `pod ml/train`."""
     if name.startswith("pod "):
         return shortened(name.removeprefix("pod "))
     return holders.get(name, f"claim {shortened(name)}")
@@ -451,7 +451,7 @@ def _named(name: str, holders: Mapping[str, str]) -> str:
 
 
 def _conflict(conflict: Sequence[Condition]) -> Iterator[str]:
-    """Yield the parts of a minimal conflict; devices in use are told as one."""
+    """Yield the parts of a minimal conflict; devices in use are one part."""
     held = [device for item in conflict if item.kind == "held" for device in item.devices]
     holders = sorted({name for item in conflict for name in item.holders})
     if held:
@@ -492,7 +492,7 @@ def fact_text(fact: facts.Fact) -> str:
 
 
 def left_out(item: facts.Excluded) -> str:
-    """Return how many devices a reason leaves out, and what the reason is."""
+    """Return how many devices a reason excludes, and the reason."""
     fields = _written_fields(item) | {
         "detail": " ".join(item.detail.split()),
         "taint": taint_text(item.taint) if item.taint is not None else "",

@@ -43,7 +43,7 @@ class Spots(Protocol):
     """Finds where things are written."""
 
     def spot(self, mark: MarkedField) -> str:
-        """Return a place as a person looks for it."""
+        """Return a place in readable form."""
         ...
 
 
@@ -74,7 +74,7 @@ class WrittenFields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """What people call things: `holders` names pods by the claims that they hold.
+    """Readable names: `holders` names pods by the claims that they hold.
 
     `templates` names the ResourceClaimTemplate of claims that were made from one, `extended` the
     pod and field that claims for extended resources stand for. `commands`: the objects are in a
@@ -119,7 +119,7 @@ class Names:
         return command_of(found, self.templates)
 
     def source(self, claim: str) -> str:
-        """Return where what a claim asks for was written: `claim whole`, `template small`."""
+        """Return the object that has a claim's requests: `claim whole`, `template small`."""
         name, _, rest = claim.partition(",")
         if name in self.extended:
             return f"pod {shortened(self.extended[name][0])}"
@@ -130,7 +130,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Why:
-    """Why something waits: `diagnosis` holds the facts, the methods tell them.
+    """Why something waits: `diagnosis` holds the facts, the methods print them.
 
     `names` are those that people use: pods for claims, files and lines for fields.
     """
@@ -232,7 +232,7 @@ def _marked(mark: MarkedField, spots: Spots) -> Iterator[str]:
 
 
 def _one_line(mark: MarkedField) -> tuple[str, int, int]:
-    """Return the line of a text on which its marked piece begins, and where it stands there."""
+    """Return the line on which a text's marked piece begins, and its column."""
     if mark.span is None:
         inside = mark.field.endswith("]")
         name = mark.field.rpartition("[" if inside else ".")[2].rstrip("]")
@@ -262,7 +262,7 @@ def _told(label: str, lines: Iterable[Line]) -> Iterator[str]:
 
 
 def short_subject(subject: str) -> str:
-    """Return a subject as its author calls it.
+    """Return a subject's name as its author wrote it.
 
     >>> [short_subject(each) for each in ("pod default/train", "pod ml/train", "claim ml/c")]
     ['train', 'ml/train', 'claim ml/c']

@@ -1,4 +1,4 @@
-"""Whether a change helps: it is made on the model, and the scheduler's cycle is asked for the pod.
+"""Whether a change helps: it is applied to the model, and the pod is scheduled on it.
 
 This is the one place where helps are confirmed, of whatever kind: beside the claims that are
 allocated and reserved, with affinity, volumes and the rest of the pod's group. Which changes are
@@ -46,7 +46,7 @@ STAYS: Final = frozenset({"spelling", "guard", "value", "count", "constraint", "
 
 
 class Confirming(ABC):
-    """Confirms changes for one pod: each is tried, and forgotten."""
+    """Confirms changes for one pod: each is tried, then undone."""
 
     def __init__(self, asked: PodQuestion) -> None:
         self.asked = asked
@@ -54,7 +54,7 @@ class Confirming(ABC):
 
     @abstractmethod
     def after(self, helps: Sequence[Help]) -> Decision | None:
-        """Return what the scheduler decides once some helps are followed; None: nobody can tell."""
+        """Return the scheduler's decision after some helps; None if it cannot be predicted."""
 
     def confirmed(self, help_: Help) -> Help | None:
         """Return a help as the scheduler confirms it: `now`, or with what is `lacking` after it.
@@ -97,7 +97,7 @@ class Confirming(ABC):
         return isinstance(self.after([help_]), PodPlacement)
 
     def _of_pod(self, help_: Help) -> Help:
-        """Return a help as one of an object that can be changed."""
+        """Return a help as a change of an object that users can edit."""
         return help_
 
 
@@ -125,7 +125,7 @@ class Trial(Confirming):
         return None
 
     def after(self, helps: Sequence[Help]) -> Decision | None:
-        """Return what the scheduler decides once some helps are followed; None: nobody can tell."""
+        """Return the scheduler's decision after some helps; None if it cannot be predicted."""
         model, asked = self.model, self.asked
         with model.tentatively():
             changed: JsonObject = asked.pod.obj
@@ -150,7 +150,7 @@ class Trial(Confirming):
     def _done(
         self, help_: Help, pod: JsonObject, moved: list[tuple[PodInfo, str]]
     ) -> JsonObject | None:
-        """Follow a help on the model; return the pod as it is then, None where nobody can tell."""
+        """Apply a help to the model; return the resulting pod, None if it cannot be predicted."""
         model = self.model
         if patch := patch_of(help_):
             return self._patched(help_, patch, pod)
@@ -190,7 +190,7 @@ class Trial(Confirming):
         return pod
 
     def _end(self, name: str) -> list[PodInfo]:
-        """Let a pod end, or all that use a claim; return them as they would be made again."""
+        """End a pod, or all that use a claim; return them as they would be created again."""
         model = self.model
         uids = [
             uid
@@ -216,7 +216,7 @@ class Trial(Confirming):
 
 
 class LiveTrial(Confirming):
-    """Tries what its own claims, or an end of others, do for a pod: on the state of a scheduler.
+    """Tries changes of a pod's own claims, or the end of others, on a scheduler's state.
 
     Each try is one cycle, and there are few. `claims` names the claims as helps name them.
     """
@@ -227,7 +227,7 @@ class LiveTrial(Confirming):
         self.left = MOST_CYCLES
 
     def after(self, helps: Sequence[Help]) -> Decision | None:
-        """Return what the scheduler decides once some helps are followed; None: nobody can tell."""
+        """Return the scheduler's decision after some helps; None if it cannot be predicted."""
         state, pod = self.asked.state, self.asked.pod
         supposed: dict[NamespacedName, JsonDict] = {}
         leaving: list[Victim] = []
@@ -268,7 +268,7 @@ class LiveTrial(Confirming):
 
 
 def single(help_: Help) -> Iterator[Help]:
-    """Yield a help as it is, or one for each of those whose end may be enough."""
+    """Yield a help as it is, or one for each pod whose end may be enough."""
     if help_.kind != "wait" or help_.note != "any":
         yield help_
         return
@@ -292,7 +292,7 @@ def _key(name: str) -> NamespacedName:
 
 
 def waits_for(inquiry: Inquiry, holders: Sequence[str]) -> Iterator[Help]:
-    """Yield which holders of devices it would be enough to wait for.
+    """Yield the holders of devices whose end would be enough.
 
     Several that are each enough are one proposal, those that end first before others; where one is
     not enough, the fewest of one node.

@@ -1,4 +1,4 @@
-"""Nodes that a pod may not use: which rule leads, and which changes would let the pod in.
+"""Nodes that a pod may not use: the decisive rule, and changes that would allow the pod.
 
 What is wrong with devices is left to `diagnose`; whether a change helps is `trial`'s answer.
 """
@@ -51,7 +51,7 @@ Unfit = Mapping[str, Reasons]
 
 
 def nearest(asked: PodQuestion, names: Iterable[str], every: Unfit) -> list[str]:
-    """Return nodes with the one first that lacks least: the fewest rules, the smallest part."""
+    """Return nodes sorted by how little they lack: the fewest rules, the smallest shortage."""
 
     def missing(name: str) -> tuple[int, float]:
         reasons = every.get(name, ())
@@ -139,7 +139,7 @@ def _written(pod: JsonObject, resource: str, units: int) -> str:
 def node_helps(
     trial: Trial, unfit: Unfit, able: Sequence[str], *, most: int = MOST_TOLD
 ) -> Iterator[Help]:
-    """Yield what would let a pod onto nodes that have its devices; each change alone is enough."""
+    """Yield changes that would let a pod onto nodes with its devices; each is enough alone."""
     seen: set[Reason] = set()
     for name in able:
         reasons = unfit[name]
@@ -197,7 +197,7 @@ def _against(
 
 
 def _taint_help(model: ClusterModel, asked: PodQuestion, name: str) -> Iterator[Help]:
-    """Yield how to get past taints; what the control plane sets says something about the node."""
+    """Yield how to tolerate or remove taints; those of the control plane are explained."""
     node, keys, found = model.node(name) or {}, list[str](), list[str]()
     taints = [item for item in taints_of(node) if item["key"] != CORDON]
     while (left := untolerated(asked.pod.tolerations, taints, REPELLING)) is not None:
@@ -235,7 +235,7 @@ def _label_help(model: ClusterModel, asked: PodQuestion, name: str) -> Iterator[
 
 
 def _request_help(asked: PodQuestion, name: str) -> Iterator[Help]:
-    """Yield with how much the pod would do."""
+    """Yield the amounts with which the pod would fit."""
     edits, amounts = list[JsonObject](), list[str]()
     pod = asked.pod.obj
     for resource, needed, free in asked.shortages(name):
@@ -249,7 +249,7 @@ def _request_help(asked: PodQuestion, name: str) -> Iterator[Help]:
 
 
 def _asking_less(pod: JsonObject, resource: str, less: int) -> JsonObject | None:
-    """Return an edit by which the container that asks for most asks for less of a resource."""
+    """Return an edit that lowers the largest request for a resource."""
     containers = spec_of(pod).get("containers") or ()
     asked = [
         base_units(resource, requested(each.get("resources")).get(resource, "0"))

@@ -61,7 +61,7 @@ OF_DEVICES: Final = frozenset({"value", "count", "constraint", "tolerate", "drop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingPod:
-    """A pod that waits, and what may be asked about it.
+    """A waiting pod, and the questions about it.
 
     With `model` changes are tried on it: what helps is told only then of nodes. `ends` says when
     the users of claims end; `questions` and `budget` limit what is asked of the allocator, and what
@@ -118,7 +118,7 @@ def why(
 
 
 def diagnosis_of(waiting: WaitingPod) -> Diagnosis:
-    """Return why a pod waits: what keeps it from being tried, what no node can give, what is short.
+    """Return why a pod waits: not tried, no suitable node, or a shortage.
 
     Pages, events and questions about changes all tell this cause.
     """
@@ -240,7 +240,7 @@ class _Nodes:
         return self._ruled_out(self.unfit, (), [])
 
     def diagnosed(self, *, refused: bool = False) -> Diagnosis | None:
-        """Return the errors of the devices of the nodes that count for the pod."""
+        """Return the diagnosis of the devices on the nodes that count for the pod."""
         names = self.candidates or list(self.short) or list(self.closed)
         names = names[: max(MOST_UNFIT, len(self.candidates))]
         nodes, known = [self.asked.node(name) for name in names], self.waiting.known
@@ -297,7 +297,7 @@ class _Nodes:
             yield from node_helps(self.trial, unfit, able)
 
     def choices(self, trial: Trial, helps: Sequence[Help]) -> Iterator[list[list[Help]]]:
-        """Yield what may be done at once so that a node takes the pod, the fewest changes first.
+        """Yield combined changes so that a node takes the pod, the fewest first.
 
         For each of the nearest nodes: a list of helps for each thing that it lacks.
         """
@@ -314,7 +314,7 @@ class _Nodes:
 
 
 def _without_own(problem: Problem, asked: PodQuestion) -> Problem:
-    """Return a problem in which a pod does not wait for itself: what it alone holds, it keeps."""
+    """Return a problem in which a pod keeps the devices that it alone holds."""
     users = asked.state.devices.claims_held_by(asked.pod, [item.claim for item in asked.allocated])
     own = {
         name

@@ -267,7 +267,7 @@ def quiet_restart(bench: Bench) -> None:
 
 
 def _first(calls: Sequence[ApiCall]) -> str:
-    """Return the words about the first of some requests; its body is in the transcript."""
+    """Return the text about the first of some requests; its body is in the transcript."""
     return f", the first by {calls[0]}" if calls else ""
 
 

@@ -1,4 +1,4 @@
-"""Which of a node's devices a claim gets, and where that is written.
+"""Allocation of a node's devices to claims, and where it is recorded.
 
 Source of the algorithm: fake-dra-driver v0.1.2, `cmd/fake-dra-controller`. What was chosen is kept
 in memory until it is written (`pending`). Where the origin follows the random order of Go's maps,
@@ -47,7 +47,7 @@ class NodeAllocations:
         return {entry: list(bad) for entry, _, _ in wanted}
 
     def most(self, parameters: DriverParameters) -> int:
-        """Return how many devices the node has that has most of those that would do."""
+        """Return the largest number of suitable devices on one node."""
         states = self.client.list(ALLOCATION_STATES, self.namespace).items
         offered = ((spec_of(state).get("allocatableDevice") or ()) for state in states)
         counts = (
@@ -95,7 +95,7 @@ class NodeAllocations:
     def immediate(
         self, claim: JsonDict, parameters: DriverParameters, may: Callable[[str], bool]
     ) -> str:
-        """Return the first node, by name, that may have a claim's devices and has them free.
+        """Return the first suitable node, by name, with free devices for a claim.
 
         They are promised to the claim. DriverError: there is no such node.
         """
@@ -109,7 +109,7 @@ class NodeAllocations:
         raise DriverError(f"no node has enough free devices: {parameters.count}")
 
     def allocate(self, claim: JsonDict, node: str) -> dict[str, Any]:
-        """Write what was chosen for a claim on the selected node; return its allocation."""
+        """Record the devices chosen for a claim on the selected node; return its allocation."""
         uid = uid_of(claim)
         try:
             state = self._state(node)
@@ -139,7 +139,7 @@ class NodeAllocations:
         }
 
     def deallocate(self, claim: JsonDict) -> None:
-        """Take a claim's devices back; nothing happens where it has none."""
+        """Release a claim's devices, if it has any."""
         uid = uid_of(claim)
         self.pending.pop(uid, None)
         node = node_of(status_of(claim).get("allocation") or {})
@@ -156,7 +156,7 @@ class NodeAllocations:
             self._write(state, held)
 
     def forget_claim(self, uid: str) -> None:
-        """Withdraw what was promised to a claim."""
+        """Forget the devices promised to a claim."""
         self.pending.pop(uid, None)
 
     def _state(self, node: str) -> JsonDict:

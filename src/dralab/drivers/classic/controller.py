@@ -73,7 +73,7 @@ class ClassicController:
             self.context_queue.add(key_of(new))
 
     def _came(self, old: JsonDict | None, new: JsonDict | None) -> None:
-        """Look at the contexts that may have waited for a claim or a class to be seen."""
+        """Queue the contexts that may have waited for a claim or a class."""
         if old is not None or new is None:
             return
         namespace = key_of(new).namespace
@@ -124,7 +124,7 @@ class ClassicController:
             self._allocate(claim, node)
 
     def _may_have(self, class_: JsonDict) -> Callable[[str], bool]:
-        """Return which nodes a class lets its devices be on."""
+        """Return the nodes that a class allows for its devices."""
         selector = class_.get("suitableNodes")
 
         def may(name: str) -> bool:
@@ -190,7 +190,7 @@ class ClassicController:
         self._answer(context, unsuitable, selected)
 
     def _allocate(self, claim: JsonDict, node: str, pod: JsonDict | None = None) -> None:
-        """Give a claim what was promised to it, and reserve it for the pod that needs it."""
+        """Allocate the promised devices to a claim, and reserve it for the pod that needs it."""
         claim = self._amend(claim, _protected)
         allocation = self.allocations.allocate(claim, node)
 
@@ -221,7 +221,7 @@ class ClassicController:
     def _tell_of_excess(
         self, pod: JsonDict, wanted: Sequence[tuple[str, JsonDict, DriverParameters]]
     ) -> None:
-        """Say of a claim for more devices than any node has that it can never be met."""
+        """Report that a claim wants more devices than any node has."""
         for entry, _, parameters in wanted:
             if (
                 parameters.count > 1
@@ -237,7 +237,7 @@ class ClassicController:
     # --- small things
 
     def _class_of(self, claim: JsonDict) -> JsonDict | None:
-        """Return a claim's class, if it is one whose devices this driver gives."""
+        """Return a claim's class, if it is one of this driver."""
         found = self.classes.get(NamespacedName("", claim["spec"]["resourceClassName"]))
         if found is None or found.get("driverName") != DRIVER:
             return None
@@ -258,7 +258,7 @@ class ClassicController:
         return found
 
     def _failed(self, about: JsonDict, kind: str, message: str) -> None:
-        """Record what went wrong; the queue tries again, ever more slowly."""
+        """Record an error; the queue retries with back-off."""
         self._tell(about, kind, message)
         raise ApiError("InternalError", message)
 
@@ -289,7 +289,7 @@ def _cleared(claim: JsonDict) -> bool:
 
 
 def _at_most(nodes: list[str], selected: str | None) -> list[str]:
-    """Return no more nodes than a status may have, the selected one among them."""
+    """Return at most as many nodes as a status may have, including the selected one."""
     if len(nodes) <= MAX_NODES:
         return nodes
     first = [selected] if selected in nodes else []

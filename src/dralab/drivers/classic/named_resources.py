@@ -25,7 +25,7 @@ def resources(node: str, names: Iterable[str]) -> list[JsonDict]:
 
 
 def chosen(handle: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
-    """Return the devices of a structured handle as a NodeAllocationState has them.
+    """Return the devices of a structured handle in the form of a NodeAllocationState.
 
     >>> chosen({"results": [{"namedResources": {"name": "fake-1"}}]})
     [{'uuid': 'FAKE-1'}]

@@ -1,4 +1,4 @@
-"""What the parameters of a claim and its class ask of the fake driver, read from a server."""
+"""The parameters of a claim and its class for the fake driver, read from a server."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The fake driver's part on a node: offers its devices, prepares what claims were given.
+"""The fake driver's plugin on a node: offers its devices, and prepares claims.
 
 Source of steps and texts: fake-dra-driver v0.1.2, `cmd/fake-dra-kubeletplugin`; v0.1.3 for claims
 with structured parameters. In the classic variant, the driver's controller writes what a claim gets
@@ -71,7 +71,7 @@ class ClassicPlugin:
         self._seeing = threading.Lock()
 
     def start(self) -> None:
-        """Offer the node's devices, and go on with what was prepared before. ApiError."""
+        """Offer the node's devices, and keep claims that were prepared before. ApiError."""
         self._state()
         self.write_status(NOT_READY)
         env = (f"FAKE_NODE_NAME={self.node}", f"DRA_RESOURCE_DRIVER_NAME={DRIVER}")
@@ -108,7 +108,7 @@ class ClassicPlugin:
         self.write_status(READY)
 
     def stop(self) -> None:
-        """Say that the node's devices are not to be had for now."""
+        """Mark the node's devices as unavailable."""
         self.write_status(NOT_READY)
 
     def write_status(self, status: str) -> None:
@@ -123,7 +123,7 @@ class ClassicPlugin:
         self._change(change)
 
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
-        """Prepare what claims were given, by the controller or by the scheduler."""
+        """Prepare the devices of claims, allocated by the controller or the scheduler."""
         with self._lock:
             return {ref.uid: self._prepare(ref) for ref in claims}
 
@@ -147,7 +147,7 @@ class ClassicPlugin:
         return resources(self.node, names)
 
     def saw(self, state: JsonDict) -> None:
-        """Take what a NodeAllocationState says now: the controller may have given devices away."""
+        """Take over a NodeAllocationState: the controller may have allocated devices."""
         with self._seeing:
             if revision_of(state) < self._revision:
                 return
@@ -219,7 +219,7 @@ class ClassicPlugin:
         return tuple(found)
 
     def _take(self, state: JsonDict, uid: str, handle: Mapping[str, Any]) -> bool:
-        """Write down what the scheduler chose, unless another claim has it; LookupError."""
+        """Record the scheduler's choice; LookupError if another claim has the devices."""
         devices = list(chosen(handle))
         wanted = {device["uuid"] for device in devices}
         if unknown := sorted(wanted - set(self.names)):
@@ -245,7 +245,7 @@ class ClassicPlugin:
         return True
 
     def _claims(self) -> dict[str, bool]:
-        """Return for each claim, by UID, whether the scheduler gave it devices of this node."""
+        """Return for each claim, by UID, whether the scheduler allocated devices of this node."""
         return {
             uid_of(claim): any(node == self.node for node, _, _ in held_by(claim))
             for claim in self.client.list(CLASSIC_CLAIMS).items
@@ -280,7 +280,7 @@ class ClassicPlugin:
     # --- the NodeAllocationState ----------------------------------------------------------------
 
     def _state(self) -> JsonDict:
-        """Return the node's state, made where there is none."""
+        """Return the node's state, created if missing."""
         try:
             return self.client.get(ALLOCATION_STATES, self.node, self.namespace)
         except ApiError as error:
@@ -334,7 +334,7 @@ class ClassicPlugin:
 
 
 class AllocationStates:
-    """Shows plugins, by their nodes' names, what becomes of their NodeAllocationStates."""
+    """Notifies plugins, by their nodes' names, of changes to their NodeAllocationStates."""
 
     def __init__(self, manager: Manager, *, only: str = "") -> None:
         self.plugins: dict[str, ClassicPlugin] = {}
@@ -349,13 +349,13 @@ class AllocationStates:
 
 
 def _given(state: JsonDict) -> dict[str, Sequence[Mapping[str, Any]]]:
-    """Return which devices claims were given, by the claims' UIDs."""
+    """Return the devices of claims, by the claims' UIDs."""
     held = spec_of(state).get("allocatedClaims") or {}
     return {uid: (each.get("fake") or {}).get("devices") or () for uid, each in held.items()}
 
 
 def _drop(spec: dict[str, Any], field: str, uids: set[str]) -> None:
-    """Take claims out of a map of claims; an empty map is left out."""
+    """Remove claims from a map of claims; an empty map is dropped."""
     left = {uid: entry for uid, entry in (spec.get(field) or {}).items() if uid not in uids}
     if left:
         spec[field] = left

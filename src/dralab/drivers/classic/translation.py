@@ -22,7 +22,7 @@ OWN_VERSION: Final = f"{DRIVER}/{DRIVER_VERSION}"
 
 
 class ParametersTranslation:
-    """Keeps the ResourceClaimParameters to the FakeClaimParameters that they were made from."""
+    """Keeps ResourceClaimParameters in sync with their FakeClaimParameters."""
 
     def __init__(self, manager: Manager, recorder: EventRecorder) -> None:
         self.client = manager.client
@@ -44,7 +44,7 @@ class ParametersTranslation:
                 self.queue.add(NamespacedName(key_of(obj).namespace, obj["generatedFrom"]["name"]))
 
     def sync(self, key: NamespacedName) -> int | None:
-        """Write what an object means; the garbage collector takes away what is left of a gone one.
+        """Write an object's translation; the garbage collector deletes those of deleted objects.
 
         What asks for nothing that there is leaves an event, and its earlier meaning as it is.
         """
@@ -70,7 +70,7 @@ class ParametersTranslation:
         return None
 
     def _earlier(self, key: NamespacedName) -> list[JsonDict]:
-        """Return what was made before: several where two controllers were there for a moment."""
+        """Return earlier translations: several if two controllers were active for a moment."""
         return [
             obj
             for obj in self.made.namespace(key.namespace)

@@ -1,4 +1,4 @@
-"""A driver for what a fleet's shape describes: devices as rendered, plain variables."""
+"""A driver for the devices of a fleet's shape; containers get plain variables."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class SampleDevices(Driver):
 
 
 class SampleNetworkDevices(SampleDevices):
-    """Devices over the network: every node can have them, and their slices are no node's."""
+    """Network-attached devices, whose slices belong to no node."""
 
     def inventory(self) -> Sequence[SliceOf]:
         """Return nothing: the slices are published once for all nodes."""
