@@ -1,4 +1,4 @@
-"""Directories that go with the process that made them: at its end, or, if it was killed, later.
+"""Directories that are removed with their process: at its end, or later if it was killed.
 
 A kept lock says that the process lives, on whatever side of a container it is. `sweep` removes
 what has no such lock any more.
@@ -30,7 +30,7 @@ class OwnedDirectory:
 
     @classmethod
     def new(cls, kind: str = "", parent: Path | None = None) -> Self:
-        """Make one called `dralab-KIND-…`, where temporary files are or in `parent`."""
+        """Create `dralab-KIND-…`, in the directory for temporary files or in `parent`."""
         sweep(parent)
         prefix = f"{PREFIX}{kind}-" if kind else PREFIX
         path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
@@ -42,13 +42,13 @@ class OwnedDirectory:
         return cls(path, lock)
 
     def close(self) -> None:
-        """Remove it with all that is in it."""
+        """Remove it with its contents."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 
 
 def sweep(parent: Path | None = None) -> None:
-    """Remove the directories of this user whose process is gone."""
+    """Remove the directories of this user whose process has ended."""
     place = Path(tempfile.gettempdir()) if parent is None else parent
     with contextlib.suppress(OSError):
         for name in os.listdir(place):  # noqa: PTH208  # thousands of names of others

@@ -1,4 +1,4 @@
-"""Files that another user may have prepared: opened without waiting, and without being led astray.
+"""Opens files that another user may have prepared: without blocking, and without following links.
 
 A pipe where a file is expected would block for ever, a link would have somebody's file overwritten,
 and a token that another user wrote makes that user an administrator. `read` is for files that an
@@ -32,7 +32,7 @@ KINDS: Final = (
 
 
 def read(path: str | Path, most: int = MOST) -> bytes:
-    """Return the content of a regular file. OSError, which says what it is instead.
+    """Return the content of a regular file. OSError, which says what else it is.
 
     Links are followed: mounted Secrets consist of them. `most` is in bytes.
     """
@@ -125,7 +125,7 @@ def open_own(path: Path, flags: int, mode: int = 0o600) -> int:
 
 
 def check_own(path: Path) -> None:
-    """Raise OSError unless `open_own` would open the file, or make it."""
+    """Raise OSError unless `open_own` could open or create the file."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
@@ -139,7 +139,7 @@ def check_own(path: Path) -> None:
 def _directory_within(
     directory: Path, parts: Iterable[str], *, make: bool = False
 ) -> Iterator[int]:
-    """Open a directory below another one: no part of the way is a link, also not meanwhile."""
+    """Open a directory below another one: no part of the path is a link, without a race."""
     place = os.open(directory.resolve(), DIRECTORY)
     try:
         for part in parts:

@@ -1,4 +1,4 @@
-"""What a command is given to read: files, directories, archives at any depth, standard input.
+"""The sources of a command: files, directories, archives at any depth, standard input.
 
 Archives are read from start to end and never unpacked onto the disk. The author of a directory or
 an archive may be hostile: what it may hold is bounded, and a name or a link that leads out of it is
@@ -61,7 +61,7 @@ def files_of(
     *,
     max_bytes: int = MAX_BYTES,
 ) -> Iterator[SourceFile | SourceError]:
-    """Yield the files of all sources in order, or what keeps one from being read.
+    """Yield the files of all sources in order, or the error of a source.
 
     Directories are in the order of their names, archives in their own. Nothing follows the error
     that `max_bytes` is exceeded.
@@ -103,7 +103,7 @@ def _of_source(
 
 
 def found_in(directory: Path, suffixes: tuple[str, ...], most: int = MAX_FILES) -> Iterator[Path]:
-    """Yield what a directory has with these suffixes at any depth, in the order of names.
+    """Yield the files with these suffixes below a directory, in the order of names.
 
     `open_within` opens them: nothing is known yet of what they are. Links to directories are not
     followed. SourceError.
@@ -208,7 +208,7 @@ class _Budget:
 
 
 class _Watched(io.RawIOBase):
-    """A stream that may look ahead, and that ends the reading where the budget is used up."""
+    """A stream with look-ahead that stops when the budget is used up."""
 
     def __init__(self, file: _Readable, budget: _Budget) -> None:
         super().__init__()
@@ -220,7 +220,7 @@ class _Watched(io.RawIOBase):
         return True
 
     def push_back(self, data: bytes) -> None:
-        """Have `data` read again."""
+        """Push `data` back, to be read again."""
         self._ahead = data + self._ahead
 
     def read(self, size: int | None = -1) -> bytes:

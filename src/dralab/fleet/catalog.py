@@ -17,7 +17,7 @@ TOTALS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigProfile:
-    """One MIG profile: where it may start, and what one instance takes.
+    """One MIG profile: its possible starts, and the counters of one instance.
 
     `slices` is how many of the eight memory slices it uses, from its start on.
     """
@@ -38,7 +38,7 @@ class MigProfile:
         return self.name.replace("+", "-")
 
     def consumption(self, start: int) -> dict[str, str]:
-        """Return what an instance at `start` takes of the card's counters."""
+        """Return the counters of the card that an instance at `start` consumes."""
         amounts = {
             "multiprocessors": self.multiprocessors,
             "copy-engines": self.copy_engines,

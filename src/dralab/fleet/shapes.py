@@ -198,7 +198,7 @@ def _gpus(
 
 
 def _nics(node: str, cards: int, chance: Randomness, vfs: int = 2) -> SamplePool:
-    """Return SR-IOV cards: a physical function uses up all its virtual ones."""
+    """Return SR-IOV cards: a physical function uses all its virtual ones."""
     devices: list[SampleDevice] = []
     for card in range(cards):
         place = _place(card, cards)
@@ -246,7 +246,7 @@ def _virtual(bus: str, number: int) -> str:
 
 
 def _place(index: int, count: int) -> dict[str, Attribute]:
-    """Return where card `index` of `count` sits: half of them on each socket, one root a card."""
+    """Return the place of card `index` of `count`: half on each socket, one PCIe root each."""
     numa = index * 2 // count
     bus = 0x10 + index * 0x10
     return {

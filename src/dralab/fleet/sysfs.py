@@ -1,4 +1,4 @@
-"""The sysfs and procfs of a sample's node: what drivers read of the machine's topology.
+"""The sysfs and procfs of a sample's node, in which drivers read the topology.
 
 `tree` says which files and links a node has, `write` puts them below a directory: CPUs and memory
 by NUMA node, the PCI tree with functions of SR-IOV cards, network interfaces, and `/proc/devices`.

@@ -1,4 +1,4 @@
-"""How long something lasts, as people write it: `90`, `1.5h`, `1h30m`."""
+"""Durations as people write them: `90`, `1.5h`, `1h30m`."""
 
 import re
 from datetime import timedelta

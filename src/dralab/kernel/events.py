@@ -1,4 +1,4 @@
-"""What happens when: one heap of (time, priority, number), and a clock that it moves.
+"""The event queue: one heap of (time, priority, number), and the clock that it moves.
 
 `step()` is the whole truth: it takes the earliest event, moves the clock there and calls what was
 put there. Two events of one instant come in the order of their priority, then in the order in
@@ -74,7 +74,7 @@ class Events:
         return self.clock.now()
 
     def reserve(self, count: int) -> int:
-        """Put numbers aside, and return the first: for events that are put in later."""
+        """Reserve numbers for later events, and return the first."""
         self._number += count
         return self._number - count + 1
 
@@ -101,7 +101,7 @@ class Events:
 
     @property
     def put_in(self) -> int:
-        """How many events were put in so far."""
+        """The number of events scheduled so far."""
         return self._number
 
     def next_time(self) -> Nanoseconds | None:
@@ -118,7 +118,7 @@ class Events:
         return True
 
     def take_event(self) -> Call | None:
-        """Move to the next event and return its call, for the caller to make; None: no more."""
+        """Move to the next event and return its call for the caller to make; None if none."""
         self._drop_cancelled()
         if not self._heap:
             return None

@@ -1,4 +1,4 @@
-"""What `pip install dralab` leaves out: packages that a few features need.
+"""Optional packages that a few features need, and `pip install dralab` omits.
 
 Whoever needs one asks for it before work begins; commands print the error as one line.
 """

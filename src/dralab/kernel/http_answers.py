@@ -11,7 +11,7 @@ UNREAD: Final = (httptools.HttpParserError, httptools.HttpParserUpgrade)  # by t
 
 
 class NotHttpError(ValueError):
-    """What came is not an answer of HTTP."""
+    """The bytes are not an HTTP answer."""
 
     def __init__(self) -> None:
         super().__init__("the answer is not HTTP")
@@ -53,7 +53,7 @@ class HttpAnswer:
         self._parser = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> None:
-        """Take what has come; nothing is the end. EndedError, NotHttpError, LargeAnswerError."""
+        """Parse received bytes; empty means the end. EndedError, NotHttpError, LargeAnswerError."""
         if not data:
             self._end()
             return
@@ -102,7 +102,7 @@ class HttpAnswer:
         return {name.lower(): value for name, value in self.headers()}
 
     def is_bounded(self) -> bool:
-        """Whether it says where it ends; else it ends with its connection."""
+        """Whether its length is known; else it ends with its connection."""
         found = self.named()
         return "content-length" in found or "chunked" in found.get("transfer-encoding", "")
 
@@ -112,7 +112,7 @@ class HttpAnswer:
         self.over, self.keeps_alive = True, False
 
     def on_headers_complete(self) -> None:
-        """Note the status; what comes before an answer, as 100 Continue, is none."""
+        """Record the status; interim answers such as 100 Continue are skipped."""
         if self.over:
             self.keeps_alive = False
             return
@@ -138,7 +138,7 @@ class HttpAnswer:
 
 
 class _Headers:
-    """Parses a head again for its headers: most who ask do not look at them."""
+    """Parses the headers of an answer lazily: most callers do not need them."""
 
     def __init__(self) -> None:
         self.pairs: list[tuple[str, str]] = []
@@ -156,7 +156,7 @@ class _Headers:
             self.pairs.append((name.decode("latin-1"), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:
-        """Drop those of what came before the answer, and those that come after its head."""
+        """Drop headers of interim answers, and trailers."""
         status = self._parser.get_status_code()
         self._over = self._over or status >= 200 or status == 101
         if not self._over:

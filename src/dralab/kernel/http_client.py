@@ -39,7 +39,7 @@ SPACES: Final = re.compile(r"[\x00-\x20\x7f]")
 
 
 class UnansweredError(Exception):
-    """There is no answer, or none that is HTTP: `str` says why in a few words.
+    """There is no valid HTTP answer: `str` says why in a few words.
 
     `step` is what failed, for the reason `cause`; `begun` says whether something had come, and
     `reused` whether the connection had served other requests.
@@ -61,7 +61,7 @@ class UnansweredError(Exception):
 
 
 class CutOffError(UnansweredError):
-    """The connection broke before the whole answer had come: it may be had by another one."""
+    """The connection broke before the whole answer had come: a retry may succeed."""
 
 
 class HttpReply(NamedTuple):
@@ -273,7 +273,7 @@ class _OpenConnection:
             self._poll.register(opened, select.POLLIN)
 
     def has_news(self) -> bool:
-        """Whether something has come, an end for example, although nothing was asked."""
+        """Whether data or an end has arrived although nothing was asked."""
         if self._poll is not None:
             return bool(self._poll.poll(0))
         return bool(select.select([self.socket], [], [], 0)[0])
@@ -291,7 +291,7 @@ class _OpenConnection:
         self.used_at = CLOCK.now()
 
     def bound_waiting(self, seconds: float | None) -> None:
-        """Have the connection raise an OSError when it has waited for so long.
+        """Set a timeout after which waiting raises an OSError.
 
         The system's own limit spares a poll before each read and write, after each of which a
         thread has to wait for the interpreter again; Python's TLS does not know it.
@@ -309,7 +309,7 @@ class _OpenConnection:
 
 
 class StreamedReply:
-    """An answer that is read as it comes: by one thread, while any thread may shut it."""
+    """An answer that is streamed: read by one thread, and shut down by any."""
 
     def __init__(self, connection: _OpenConnection, answer: HttpAnswer) -> None:
         self.status, self.headers = answer.status, answer.named
@@ -341,7 +341,7 @@ class StreamedReply:
 
 
 def until(seconds: float) -> Left:
-    """Return what tells how many seconds are left of so many. It raises TimeoutError at the end."""
+    """Return a function of the seconds left. It raises TimeoutError at the end."""
     deadline = CLOCK.now() + int(seconds * SECOND)
 
     def left() -> float:
@@ -373,7 +373,7 @@ def _unanswered(
 
 
 def _why(error: Exception | None) -> str:
-    """Return what is wrong, in a few words."""
+    """Return the cause of an error, in a few words."""
     if isinstance(error, (TimeoutError, BlockingIOError)):
         return "timed out"
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -1,4 +1,4 @@
-"""Chance as an argument: named streams of one seed, so that every run can be repeated."""
+"""Randomness as an argument: named streams of one seed, so that every run can be repeated."""
 
 import hashlib
 import random
@@ -31,7 +31,7 @@ class Randomness:
         return cls(secrets.randbits(64))
 
     def stream(self, name: str) -> random.Random:
-        """Return the stream of that name; asking again continues where it was left."""
+        """Return the stream of that name; it continues where it was left."""
         found = self._streams.get(name)
         if found is None:
             digest = hashlib.sha256(f"{self.seed}/{name}".encode()).digest()

@@ -27,11 +27,11 @@ DATE: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
 
 
 class TimeError(ValueError):
-    """A text that names no time; `str` is Go's sentence."""
+    """A text that is not a time; `str` is Go's sentence."""
 
 
 def from_rfc3339(text: str, layout: str = RFC3339) -> Nanoseconds:
-    """Return the time that an RFC 3339 text names; TimeError if it names none.
+    """Return the time of an RFC 3339 text. TimeError.
 
     `layout` RFC3339_MICRO demands six digits after the point, as metav1.MicroTime does.
 

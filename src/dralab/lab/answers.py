@@ -1,4 +1,4 @@
-"""What the laboratory answers: data with a text to print and a page for notebooks.
+"""The answers of the laboratory: data with a text to print and a page for notebooks.
 
 The values are those that `-o json` of the same command prints, under the names of Python.
 """
@@ -169,12 +169,12 @@ class PlanAnswer:
 
     @property
     def price(self) -> float:
-        """What they cost together."""
+        """Their total cost."""
         return float(self.data["price"])
 
     @property
     def least(self) -> float | None:
-        """What any plan for the same pods costs at least; None: not known without OR-Tools."""
+        """A lower bound on the cost of any plan for the same pods; None without OR-Tools."""
         found: float | None = self.data["least"]
         return found
 
@@ -186,7 +186,7 @@ class PlanAnswer:
 
     @property
     def waits(self) -> ColumnTable:
-        """The pods that wait all the same."""
+        """The pods that still wait."""
         return table(self.data["waiting"])
 
     def __str__(self) -> str:
@@ -210,12 +210,12 @@ class MovesAnswer:
 
     @property
     def served(self) -> int:
-        """How many waiting pods fit then."""
+        """How many waiting pods fit after the moves."""
         return int(self.data["served"])
 
     @property
     def at_best(self) -> int | None:
-        """How many any moves could serve; None: not known without OR-Tools."""
+        """How many pods any moves could serve; None without OR-Tools."""
         found: int | None = self.data["atBest"]
         return found
 
@@ -226,7 +226,7 @@ class MovesAnswer:
 
     @property
     def waits(self) -> ColumnTable:
-        """The pods that wait all the same."""
+        """The pods that still wait."""
         return table(self.data["waiting"])
 
     def __str__(self) -> str:

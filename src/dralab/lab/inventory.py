@@ -1,4 +1,4 @@
-"""What questions about devices are asked of: the objects of files and of a cluster as one.
+"""The inventory for questions about devices: the objects of files and of a cluster.
 
 A cluster is only read. What files add is taken as applied to it: an object of the same name
 replaces the cluster's. How a cluster is reached, and how mistakes are shown, is left to callers.
@@ -35,7 +35,7 @@ def checked_manifests(
 
 
 def lacking(objects: Sequence[JsonDict]) -> str:
-    """Return what a dump lacks, so that devices in use would look free; empty for a whole one.
+    """Return the kinds that a dump lacks, without which used devices look free; empty if complete.
 
     >>> pod = {"kind": "Pod", "metadata": {"name": "p", "uid": "u"}, "spec": {"nodeName": "n"}}
     >>> pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "c"}]

@@ -1,4 +1,4 @@
-"""Simulations from Python: `simulate` runs a scenario, `Run` is what came of it."""
+"""Simulations from Python: `simulate` runs a scenario, `Run` is its result."""
 
 import signal
 import threading
@@ -34,7 +34,7 @@ def simulate(
     engine: str | None = None,
     progress: Progress | None = None,
 ) -> "Run":
-    """Run a scenario to its end and return what came of it.
+    """Run a scenario to its end and return the result.
 
     `scenario` is a file, the mapping of one (paths in it count from the current directory), or a
     workload alone: a log in the Standard Workload Format (`.swf`), Batsim's jobs (`.json`), the
@@ -68,7 +68,7 @@ def simulate(
 
 @contextmanager
 def _asked_to_stop() -> Iterator[Callable[[], bool]]:
-    """Yield what tells that Ctrl-C was pressed; a second one stops at once."""
+    """Yield a function that tells whether Ctrl-C was pressed; a second one stops at once."""
     pressed = threading.Event()
 
     def ask(_: int, __: FrameType | None) -> None:
@@ -121,7 +121,7 @@ def load(
 
 
 class Run:
-    """What came of a simulation. Times in seconds of simulated time from its beginning."""
+    """The result of a simulation. Times in seconds of simulated time from its beginning."""
 
     def __init__(self, result: Result) -> None:
         self.result = result

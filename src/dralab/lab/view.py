@@ -1,4 +1,4 @@
-"""A cluster to ask: `dralab.open` reads it once, and the answers are those of the commands."""
+"""A cluster to query: `dralab.open` reads it once, and the answers are those of the commands."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
@@ -73,7 +73,7 @@ class BadInput(ValueError):  # noqa: N818 - it says what it is about
 
 
 class UnknownObject(KeyError):  # noqa: N818 - it says what it is about
-    """A name that nothing has; the message names what there is."""
+    """An unknown name; the message lists the known ones."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -164,7 +164,7 @@ class Lab:
 
     @property
     def pending(self) -> Sequence[str]:
-        """What waits: `pod ml/train`, `claim ml/spare`."""
+        """The names of what waits: `pod ml/train`, `claim ml/spare`."""
         return [each.title for each in self._cluster.pending(every=True)]
 
     def explain(self, name: str, *, node: str = "") -> ExplanationAnswer:

@@ -1,4 +1,4 @@
-"""Which pods a node refuses: those that do not fit beside the others, whatever a scheduler decided.
+"""The pods that a node refuses: those that do not fit, whatever a scheduler decided.
 
 Source: kubelet 1.36, `pkg/kubelet/lifecycle/predicate.go` with kube-scheduler's `AdmissionCheck`.
 Left out: making room for critical pods. What a node does not state that it has is not limited here.
@@ -46,7 +46,7 @@ class _Share(NamedTuple):
 
 
 class PodAdmission:
-    """The pods that one node has taken in.
+    """The pods that one node has admitted.
 
     `nodes` are those that are known. `is_over` says of the UID of a pod whether nothing of it runs
     any more.
@@ -61,7 +61,7 @@ class PodAdmission:
         self._total: Counter[str] = Counter()
 
     def admit(self, pod: JsonObject) -> PodRejection | None:
-        """Count a pod that has come, or return why it may not run here. ApiError.
+        """Admit and count a new pod, or return why it may not run here. ApiError.
 
         One that has started, before a restart of this process, or that ends, is not asked about.
         """
@@ -74,7 +74,7 @@ class PodAdmission:
         return rejection
 
     def forget(self, uid: str) -> None:
-        """Count a pod no more."""
+        """Stop counting a pod."""
         share = self._shares.pop(uid, None)
         if share is not None:
             self._total.subtract(share.amounts)
@@ -126,7 +126,7 @@ class PodAdmission:
         return None
 
     def _lacking(self, node: JsonObject, share: _Share) -> Iterator[tuple[str, int, int, int]]:
-        """Yield what the node has too little of: (resource, needed, used, capacity)."""
+        """Yield insufficient resources: (resource, needed, used, capacity)."""
         has = offered(node)
         for resource in sorted(share.amounts, key=_in_order):
             needed, used = share.amounts[resource], self._total[resource]

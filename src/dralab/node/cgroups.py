@@ -1,4 +1,4 @@
-"""Limits that hold for a container as a whole: control groups of the kernel, of version 1 or 2.
+"""Resource limits of containers: control groups of the kernel, version 1 or 2.
 
 Each container of the process runtime has a group below this server's own, where the machine lets
 it have one. Servers remove those of servers that were killed. What is not managed here, such as
@@ -70,7 +70,7 @@ def weight_of(shares: int) -> int:
 
 
 def settings_of(resources: JsonObject, *, unified: bool) -> dict[str, dict[str, str]]:
-    """Return what is written for a container's resources: controller, file, text.
+    """Return the settings of a container's resources: controller, file, text.
 
     A memory limit comes last: it is the one that can be refused.
     """
@@ -102,7 +102,7 @@ class ContainerGroup:
         self._unified = unified
 
     def apply(self, resources: JsonObject) -> str:
-        """Have a container's resources hold from now on; return "" or what the kernel refused."""
+        """Apply a container's resources; return "" or what the kernel refused."""
         for controller, files in settings_of(resources, unified=self._unified).items():
             directory = self.directories[controller]
             for name, text in files.items():
@@ -116,7 +116,7 @@ class ContainerGroup:
         return ""
 
     def told(self) -> dict[str, Any]:
-        """Return what the launcher of mount namespaces is told."""
+        """Return the settings for the launcher of mount namespaces."""
         return {
             "join": [str(each / "cgroup.procs") for each in dict.fromkeys(self._all())],
             "show": self._shown(),
@@ -144,7 +144,7 @@ class ContainerGroup:
         return list(self.directories.values())
 
     def _shown(self) -> list[list[str]]:
-        """Return what lies where below the container's `/sys/fs/cgroup`."""
+        """Return the mounts below the container's `/sys/fs/cgroup`."""
         if self._unified:
             return [[str(self.directories["cpu"]), ""]]
         shown = {name: str(path) for name, path in self.directories.items()}
@@ -162,7 +162,7 @@ class ContainerGroup:
 
 
 class ControlGroups:
-    """The groups of this server's containers; `found` says whether there can be any."""
+    """The groups of this server's containers; `found` says whether they are supported."""
 
     def __init__(self, parents: Mapping[str, Path], machine: Path, *, unified: bool) -> None:
         self._parents = dict(parents)
@@ -229,7 +229,7 @@ def sweep(root: Path) -> None:
 
 
 def _identity(pid: int) -> str:
-    """Return what no other process has, while this machine runs; empty if there is none."""
+    """Return an identity that is unique while this machine runs; empty if unknown."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:

@@ -43,7 +43,7 @@ class NodeCheckpoint(Protocol):
 
 
 class NoCheckpoint:
-    """A node whose memory ends with its process."""
+    """A node without a persistent checkpoint."""
 
     def load(self) -> Sequence[ClaimInfo]:
         """Return no claims."""

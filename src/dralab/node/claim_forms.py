@@ -1,4 +1,4 @@
-"""The forms in which a claim reaches a node: today's, and those of older generations.
+"""The forms of claims on a node: today's, and those of older generations.
 
 A form says where the claim is read, who has to be reserved for it, and which drivers are called.
 """
@@ -26,7 +26,7 @@ from dralab.values.json_types import JsonObject
 
 
 class ClaimMissing(Exception):  # noqa: N818 - a fact about a pod
-    """A claim of a pod is not made yet."""
+    """A claim of a pod is not created yet."""
 
 
 # The drivers to be called, with what they are told besides the claim's name.
@@ -49,7 +49,7 @@ class ClaimForm:
 
 
 def claims_of(pod: JsonObject) -> dict[str, tuple[bool, ClaimForm]]:
-    """Return the claims of a pod that are made, by name: whether for the pod alone, and the form.
+    """Return the created claims of a pod, by name: whether it owns the claim, and the form.
 
     ClaimMissing: one is not made yet.
     """

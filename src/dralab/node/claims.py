@@ -39,7 +39,7 @@ UNPREPARE: Final = "Unprepare"
 
 
 class _Refused(Exception):  # noqa: N818 - a fact about a claim
-    """A pod's claims cannot be made ready; nothing has happened yet."""
+    """A pod's claims cannot be prepared; nothing has happened yet."""
 
 
 @dataclass(slots=True)
@@ -61,13 +61,13 @@ class _Claim:
         return [driver for driver in self.drivers if operation not in self.skips.get(driver, ())]
 
     def ref_for(self, driver: str) -> ClaimRef:
-        """Return the claim as one of its drivers is told of it."""
+        """Return the claim's reference for one of its drivers."""
         handle = self.drivers[driver]
         return self.ref if handle is None else replace(self.ref, handle=handle)
 
 
 class ClaimsOfNode:
-    """Which claims are ready on one node, and for which pods."""
+    """The prepared claims of one node, and their pods."""
 
     def __init__(
         self,
@@ -258,7 +258,7 @@ class ClaimsOfNode:
             self.unprepare(uid, partial(told, uid))
 
     def _conflict(self, held: _Claim) -> str:
-        """Return which of a claim's devices another claim still holds here; usually none."""
+        """Return a claim's devices that another claim still holds here; usually none."""
         for other in self._claims.values():
             for driver, pool, device in sorted(held.exclusive & other.exclusive):
                 if other is not held:
@@ -350,7 +350,7 @@ class ClaimsOfNode:
             raise _Refused(f"ResourceClaim {name}: not allocated")
 
     def _lane(self, drivers: Collection[str]) -> str:
-        """Return where calls to drivers wait; drivers of other processes may take 45 s."""
+        """Return the lane of calls to drivers; drivers in other processes may take 45 s."""
         remote = [driver for driver in sorted(drivers) if self.plugins.is_remote(driver)]
         return f"calls {','.join(remote)}" if remote else ""
 
@@ -359,7 +359,7 @@ class ClaimsOfNode:
         return None if held is None else PreparedClaim(held.ref, held.devices)
 
     def _measured(self, operation: str, done: Done) -> Done:
-        """Return `done`, with a note of how long it took until it was told."""
+        """Return `done`, wrapped to record how long the operation took."""
         clock = self.engine.clock
         begun = clock.now()
 
@@ -387,7 +387,7 @@ class ClaimsOfNode:
 def _call(
     plugins: Plugins, driver: str, refs: Sequence[ClaimRef], verb: str
 ) -> Mapping[str, PrepareResult] | str:
-    """Ask a driver; a text is why there is no answer. Runs beside the events."""
+    """Call a driver; a text is its error. Runs beside the events."""
     plugin = plugins.get(driver)
     if plugin is None:
         return f"DRA driver {driver} is not registered"
@@ -400,7 +400,7 @@ def _call(
 
 
 def _misfit(answer: Mapping[str, PrepareResult], asked: Sequence[ClaimRef], verb: str) -> str:
-    """Return which claims an answer lacks, or has too many; empty if none."""
+    """Return the missing or extra claims of an answer; empty if none."""
     uids = {ref.uid for ref in asked}
     for uid in answer:
         if uid not in uids:

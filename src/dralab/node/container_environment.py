@@ -22,7 +22,7 @@ REFERENCE: Final = re.compile(r"\$(\$|\(([^()]*)\))")
 
 
 class ConfigError(Exception):
-    """A container's configuration names something that is not there."""
+    """A container's configuration names something that does not exist."""
 
 
 def config_of(
@@ -66,13 +66,13 @@ def config_of(
 
 
 def _image_of(volume: JsonObject) -> dict[str, str]:
-    """Return the image of which a volume shows the files, if it is a volume of an image."""
+    """Return the image of an image volume."""
     reference = (volume.get("image") or {}).get("reference")
     return {"image": reference} if reference else {}
 
 
 def _sub_path(mount: JsonObject, env: Mapping[str, str]) -> str:
-    """Return which part of a volume is mounted. ConfigError: it is not below the volume.
+    """Return the subPath of a mount. ConfigError: it is not below the volume.
 
     The texts are those of kubelet 1.36 (`kubelet_pods.go`).
     """
@@ -90,7 +90,7 @@ def _sub_path(mount: JsonObject, env: Mapping[str, str]) -> str:
 
 
 def _host_paths(client: Client, pod: JsonDict) -> dict[str, str]:
-    """Return where the volumes of a pod are that are directories of the machine."""
+    """Return the directories of a pod's hostPath volumes."""
     found = {}
     for volume in pod["spec"].get("volumes") or ():
         source = volume
@@ -124,12 +124,12 @@ def argv_of(container: JsonObject, env: Mapping[str, str]) -> list[str]:
 
 
 def args_of(container: JsonObject, env: Mapping[str, str]) -> list[str]:
-    """Return the part of the command line that an image's own command is given."""
+    """Return the arguments for an image's own command."""
     return [expand(word, env) for word in container.get("args") or ()]
 
 
 def expand(text: str, env: Mapping[str, str]) -> str:
-    """Return a text with `$(NAME)` replaced; what is not known stays as it stands.
+    """Return a text with `$(NAME)` replaced; unknown names stay as they are.
 
     >>> expand("$(A) $$(A) $(B)", {"A": "1"})
     '1 $(A) $(B)'
@@ -222,7 +222,7 @@ def _lines(mapping: Mapping[str, str]) -> str:
 
 
 def resource_of(client: Client, pod: JsonDict, container: JsonObject, ref: JsonObject) -> str:
-    """Return what a `resourceFieldRef` means: an amount in units of its divisor, rounded up.
+    """Return the value of a `resourceFieldRef`: an amount in units of its divisor, rounded up.
 
     A limit that is not set is what the node has to give. Source: ExtractContainerResourceValue and
     MergeContainerResourceLimits of k8s.io/kubernetes `pkg/api/v1/resource`.
@@ -240,7 +240,7 @@ def resource_of(client: Client, pod: JsonDict, container: JsonObject, ref: JsonO
 
 
 def field_of(pod: JsonDict, path: str) -> str:
-    """Return what a `fieldPath` means for a pod. ConfigError: it is not supported."""
+    """Return the value of a `fieldPath` of a pod. ConfigError: it is not supported."""
     if path in FIELDS:
         return FIELDS[path](pod)
     match = re.fullmatch(r"metadata\.(labels|annotations)\['([^']+)'\]", path)

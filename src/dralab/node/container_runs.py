@@ -17,7 +17,7 @@ MOST_TOLD: Final = 4096  # kubelet: MaxContainerTerminationMessageLength
 
 @dataclass(slots=True)
 class RunningContainer:
-    """What is known of one container of one pod."""
+    """The state of one container of one pod."""
 
     spec: JsonObject
     init: bool = False
@@ -54,7 +54,7 @@ class RunningContainer:
 
     @property
     def resources(self) -> JsonObject:
-        """What it is allocated."""
+        """Its allocated resources."""
         found: JsonObject = self.spec.get("resources") or {}
         return found
 
@@ -70,7 +70,7 @@ class RunningContainer:
 
     @property
     def new(self) -> bool:
-        """Whether nothing has been tried yet, or all is well so far."""
+        """Whether it was not started yet, or has not failed so far."""
         return not self.number and self.waiting == CREATING
 
     @property
@@ -98,7 +98,7 @@ class RunningContainer:
         self.starting = self.stopping = False
 
     def due(self, now: int) -> int:
-        """Return in how many nanoseconds it may be started again after an end."""
+        """Return in how many nanoseconds it may be restarted."""
         if self.not_before == 0:
             if now - self.started > LONG_ENOUGH:
                 self.back_off = 0
@@ -107,7 +107,7 @@ class RunningContainer:
         return max(0, self.not_before - now)
 
     def again(self) -> None:
-        """Make room for another run."""
+        """Prepare for another run."""
         self.last = {"terminated": self._terminated(MOST_TOLD)}
         self.restarts += 1
         self.exit = None
@@ -115,7 +115,7 @@ class RunningContainer:
         self.not_before = 0
 
     def take_image(self, image: str) -> bool:
-        """Take another image, without a back-off; return whether it runs with the old one."""
+        """Change the image, without a back-off; return whether it runs with the old one."""
         if image == self.spec.get("image", ""):
             return False
         self.spec = {**self.spec, "image": image}
@@ -123,7 +123,7 @@ class RunningContainer:
         return self.alive
 
     def remember(self, entry: JsonObject) -> None:
-        """Go on from its status as an earlier kubelet wrote it; an empty one if it wrote none."""
+        """Restore its state from the status that an earlier kubelet wrote; may be empty."""
         if not entry.get("containerID"):
             return
         self.restarts = entry.get("restartCount", 0)
@@ -187,7 +187,7 @@ class RunningContainer:
 
 @dataclass(slots=True)
 class ProbeRecord:
-    """One probe of a running container: when it is next, and what it has said so far."""
+    """One probe of a running container: its next time, and its results so far."""
 
     spec: JsonObject
     next: int
@@ -198,7 +198,7 @@ class ProbeRecord:
     kind: str = ""
 
     def take_answer(self, *, success: bool, now: int) -> bool:
-        """Take one answer; return whether the probe has now failed for good."""
+        """Record one answer; return whether the probe has now failed for good."""
         self.next = now + max(1, self.spec.get("periodSeconds", 10)) * SECOND
         if success:
             self.successes, self.failures = self.successes + 1, 0

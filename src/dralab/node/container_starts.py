@@ -1,4 +1,4 @@
-"""What a runtime is told of a container, from its pod and its node."""
+"""The start parameters of a container, from its pod and its node."""
 
 from dralab.node.container_environment import args_of, argv_of, config_of
 from dralab.node.container_runs import RunningContainer

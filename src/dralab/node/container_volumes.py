@@ -1,4 +1,4 @@
-"""What a container of the process runtime finds at its mounts: directories on this machine.
+"""The mounts of a container of the process runtime: directories on this machine.
 
 Each volume of a pod is a directory beside those of its containers; what it shows of other objects
 is written by `atomic_files`. A container sees it through a link below its own directory, or through
@@ -26,12 +26,12 @@ OPEN_TO_ALL: Final = 0o777  # kubelet: a pod's users are not known
 
 
 def below(directory: Path, path: str) -> Path:
-    """Return where a container's path is on this machine; no `..` leads out."""
+    """Return a container's path on this machine; `..` cannot leave its root."""
     return directory / os.path.normpath(f"/{path.lstrip('/')}").lstrip("/")
 
 
 def message_file(start: ContainerStart, directory: Path, paths: object) -> Path:
-    """Return where the termination message is on this machine; `paths`: it has a namespace."""
+    """Return the termination message's path on this machine; `paths`: it has a mount namespace."""
     if paths is not None:
         return directory / "termination-log"
     return below(directory, start.message_path or "/dev/null")
@@ -40,7 +40,7 @@ def message_file(start: ContainerStart, directory: Path, paths: object) -> Path:
 def refresh(
     pod: Path, volume: str, files: Callable[[], Mapping[str, VolumeFile]], group: int | None
 ) -> None:
-    """Write the files of a volume anew, if it has a directory. ContainerStartError."""
+    """Rewrite the files of a volume, if it has a directory. ContainerStartError."""
     target = pod / "volumes" / volume
     if target.is_dir():
         _write(target, files(), group)
@@ -54,7 +54,7 @@ def forget_volumes(pod: Path) -> None:
 def namespace_of(
     start: ContainerStart, paths: NodePaths, directory: Path, **more: object
 ) -> list[str]:
-    """Return the words that start a container's command in a mount namespace of its own.
+    """Return the command prefix for a container's own mount namespace.
 
     Of `more`, `image` is a directory with the files of its image, `groups` are its control groups.
     """
@@ -72,7 +72,7 @@ def namespace_of(
 
 
 def link_mounts(start: ContainerStart, directory: Path) -> None:
-    """Show what a container would find mounted, by links below its own directory."""
+    """Show a container's mounts by links below its own directory."""
     for mount in start.config.mounts:
         link = below(directory, mount["containerPath"])
         host = mount["hostPath"]

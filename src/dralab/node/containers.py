@@ -26,13 +26,13 @@ class VolumeFile(NamedTuple):
 
 
 def no_files(_volume: str) -> Mapping[str, VolumeFile]:
-    """Return that a volume is empty."""
+    """Return an empty volume."""
     return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerStart:
-    """All that a runtime is told of a container; `argv` is empty if the image decides.
+    """The start parameters of a container; `argv` is empty if the image decides.
 
     `args` is the part of it that the image's own command would get. `files` returns what is in a
     volume, by path; ConfigError names what is missing. `init` says that others wait for its end,
@@ -91,11 +91,11 @@ class ContainerStartError(Exception):
 
 
 class ProgramNotFound(ContainerStartError):  # noqa: N818 - a fact, of which an end is made
-    """A container's program is not there: container runtimes tell of it as of an end."""
+    """A container's program does not exist: container runtimes report it as an exit."""
 
 
 class ImageNotReady(Exception):  # noqa: N818 - nothing has gone wrong
-    """A container can be started in `delay` nanoseconds: until then its image is on the way."""
+    """A container can be started in `delay` nanoseconds, when its image is pulled."""
 
     def __init__(self, delay: int) -> None:
         super().__init__(f"in {delay} ns")
@@ -206,7 +206,7 @@ class Container(Protocol):
         ...
 
     def resize(self, resources: JsonObject) -> str:
-        """Have other requests and limits hold from now on; return "" or why they cannot."""
+        """Apply other requests and limits; return "" or why that is impossible."""
         ...
 
     def run(
@@ -226,12 +226,12 @@ class Container(Protocol):
 
 @runtime_checkable
 class Attachable(Protocol):
-    """A container whose input and output, as it is written, a client can have."""
+    """A container that a client can attach to."""
 
     def attach(
         self, output: Callable[[int, bytes], None], session: ExecSession
     ) -> Callable[[], None]:
-        """Hand on what it writes from now on, and what a client types; returns what ends that."""
+        """Forward its output from now on, and a client's input; returns how to stop."""
         ...
 
 
@@ -254,15 +254,15 @@ class ContainerRuntime(Protocol):
         ...
 
     def listens(self, pod_uid: str, port: int) -> bool | None:
-        """Return whether a connection to a port leads to the pod alone; None: not known."""
+        """Return whether a connection to a port leads only to the pod; None if unknown."""
         ...
 
     def refresh_files(
         self, pod_uid: str, volume: str, files: Callable[[], Mapping[str, VolumeFile]]
     ) -> None:
-        """Put what is in a volume now in the place of what was there, if it has a directory."""
+        """Replace the contents of a volume, if it has a directory."""
         ...
 
     def forget_pod(self, pod_uid: str) -> None:
-        """Remove what the containers of a pod shared: it is gone."""
+        """Remove what the containers of a deleted pod shared."""
         ...

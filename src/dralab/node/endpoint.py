@@ -114,7 +114,7 @@ class EndpointServer:
         self._listener.close()
 
     def publish(self, client: "Client", node: JsonDict) -> None:
-        """Leave the authority and the token where the server looks for them. ApiError."""
+        """Publish the CA and the token for the server. ApiError."""
         metadata = node["metadata"]
         data = {
             "ca.crt": read_own(self._certificate.ca),

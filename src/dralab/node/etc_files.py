@@ -56,7 +56,7 @@ def etc_files(pod: JsonDict, ip: str, dns: ClusterDns | None = None) -> dict[str
 
 
 def etc_warnings(pod: JsonDict, dns: ClusterDns | None = None) -> Sequence[str]:
-    """Return what of a pod's name servers and search paths is left out, for its events."""
+    """Return a pod's name servers and search paths that are left out, for its events."""
     if not pod["spec"].get("dnsConfig") and dns is None:
         return ()
     return resolv_conf(pod, _read(RESOLV), dns).warnings

@@ -19,7 +19,7 @@ TIMED_OUT = 124
 
 
 class ProcessInput:
-    """What is typed into a process, by a pipe or a terminal (our side of it); in any thread."""
+    """The input of a process, by a pipe or a terminal (our side); thread-safe."""
 
     def __init__(self, pipe: IO[bytes] | None, terminal: int | None) -> None:
         self._pipe, self._terminal = pipe, terminal

@@ -68,7 +68,7 @@ class PortForwardEvents(Protocol):
         ...
 
     def port_closed(self, number: int, problem: str) -> None:
-        """The connection is over; `problem` says why it was not what was wanted."""
+        """The connection has ended; `problem` says why, if it failed."""
         ...
 
 
@@ -95,7 +95,7 @@ class _Target:
 
 
 class _Connection:
-    """One connection to a port; what is sent before it is open waits."""
+    """One connection to a port; data sent before it is open is buffered."""
 
     def __init__(self, client: "_Client", number: int, port: int) -> None:
         self.client, self.number, self.port = client, number, port
@@ -105,7 +105,7 @@ class _Connection:
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     async def send(self, data: bytes) -> None:
-        """Hand data on; it waits until the process takes it."""
+        """Send data; it is buffered until the process reads it."""
         writer = await asyncio.shield(self.opened)
         if writer is not None:
             with contextlib.suppress(OSError):

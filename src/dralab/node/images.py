@@ -31,7 +31,7 @@ class ImageMapError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """What the map makes of a container: its command line, and where programs are looked for."""
+    """A mapped container: its command line, and where programs are searched."""
 
     argv: Sequence[str]
     folder: str = ""
@@ -66,7 +66,7 @@ def image_map(entries: Sequence[str]) -> dict[str, list[str]]:
 
 
 def mapped(start: ContainerStart, images: Mapping[str, Sequence[str]]) -> Mapped | None:
-    """Return what the map makes of a container; None if it has no entry for it.
+    """Return the mapped command of a container; None if the map has no entry.
 
     ContainerStartError: the entry is a directory, and the container has no command.
     """
@@ -145,7 +145,7 @@ def _has_directory(words: Sequence[str]) -> bool:
 
 
 def in_folder(folder: str, program: str) -> str:
-    """Return a program as it is, but for a path that only the image has: then by its name."""
+    """Return a program as it is, or by its name if its path exists only in the image."""
     instead = Path(folder, Path(program).name)
     if program.startswith("/") and not Path(program).exists() and instead.is_file():
         return str(instead)

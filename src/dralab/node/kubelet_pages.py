@@ -27,7 +27,7 @@ NAMES_OF_STREAMS: Final = {theirs: ours for ours, theirs in STREAMS.items()}
 
 
 class KubeletPages:
-    """What the nodes of this process answer, for a server beside them and for their endpoints."""
+    """The HTTP paths of this process's nodes, for their server and for their endpoints."""
 
     def __init__(self, kubelets: "Kubelets") -> None:
         self.kubelets = kubelets
@@ -78,7 +78,7 @@ class KubeletPages:
 
 
 def _wanted(parts: list[str], request: HttpRequest) -> NodeRequest:
-    """Return what a path asks for: /verb/namespace/pod[/uid][/container]. ApiError."""
+    """Parse a path: /verb/namespace/pod[/uid][/container]. ApiError."""
     verb, *rest = parts or [""]
     least = 2 if verb == "portForward" else 3
     # All but logs may name the pod's UID, too.

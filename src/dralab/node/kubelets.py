@@ -56,17 +56,17 @@ ALONE_AFTER: Final = 3 * SECOND
 
 
 class StreamEndpoint(Protocol):
-    """Where the server finds what the pods of a node say: `endpoint.Endpoint`."""
+    """The endpoint of a node for logs and exec: `endpoint.Endpoint`."""
 
     address: tuple[str, int]
 
     def publish(self, client: Client, node: JsonDict) -> None:
-        """Give the server what it needs to be let in. ApiError."""
+        """Publish the credentials that the server needs. ApiError."""
         ...
 
 
 class Kubelet:
-    """One node: what its pods need of it."""
+    """One node, with what its pods need of it."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Kubelet:
         self.ip = endpoint.address[0]
 
     def join(self, network: PodNetwork, dns: ClusterDns | None) -> None:
-        """Give the node's pods networks of their own, and a server for names."""
+        """Give the node's pods networks of their own, and a name server."""
         self.network, self.dns = network, dns
         self.ip = network.ip
 
@@ -145,7 +145,7 @@ class Kubelet:
         return [life.allocated() for life in self.pods.values() if life.uid != uid_of(pod)]
 
     def links(self, pod: JsonDict) -> dict[str, str]:
-        """Return the variables that tell a pod's containers of Services."""
+        """Return the Service variables of a pod's containers."""
         return service_variables(self.kubelets.services or (), pod)
 
     def _is_over(self, uid: str) -> bool:
@@ -153,15 +153,15 @@ class Kubelet:
         return life is None or life.at_rest()
 
     def wake(self, pod: JsonDict) -> None:
-        """Have a pod looked at soon."""
+        """Queue a pod."""
         self.kubelets.queue.add(key_of(pod))
 
     def wake_after(self, pod: JsonDict, delay: int) -> None:
-        """Have a pod looked at in `delay` nanoseconds."""
+        """Queue a pod in `delay` nanoseconds."""
         self.kubelets.queue.add_after(key_of(pod), delay)
 
     def gave_back(self, pod_uid: str, problem: str) -> None:
-        """Tell that the claims of a pod that vanished are unprepared, or why they are not."""
+        """Record that the claims of a vanished pod are unprepared, or the error."""
         node = {"metadata": {"name": self.name, "uid": self.name}}
         whose = f"the claims of pod {pod_uid}, which no longer exists"
         if problem:
@@ -172,12 +172,12 @@ class Kubelet:
         self.recorder.event(node, "Node", "UnpreparedStaleClaims", f"Unprepared {whose}")
 
     def wake_all(self) -> None:
-        """Have all pods looked at, after something about a driver has changed."""
+        """Queue all pods, after a change of a driver."""
         for life in self.pods.values():
             self.wake(life.pod)
 
     def offload(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        """Do work that takes real time beside the events, then `done` as one of them."""
+        """Run work that takes real time beside the events, then `done` as one of them."""
         self.kubelets.manager.engine.offload(work, done)
 
     def later(self, delay: int, action: Callable[[], None]) -> None:
@@ -185,7 +185,7 @@ class Kubelet:
         self.kubelets.manager.engine.after(delay, action)
 
     def sandbox_of(self, pod: JsonDict, ip: str) -> Sandbox:
-        """Return what a pod's containers share. SandboxError.
+        """Return a pod's sandbox. SandboxError.
 
         Without a network addresses repeat after 60,000 pods of one node.
         """
@@ -478,7 +478,7 @@ class Kubelets:
             self.recorder.event(node, "Node", "EndpointNotPublished", text, type="Warning")
 
     def _untaint(self, name: str) -> None:
-        """Remove the taint with which every node begins, if no controller has done so.
+        """Remove the initial not-ready taint, if no controller has done so.
 
         A kubelet leaves that to the node lifecycle controller; beside a server that is alone,
         the node would never get a pod.

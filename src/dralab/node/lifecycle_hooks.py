@@ -23,7 +23,7 @@ ANSWER_WITHIN: Final = 30.0  # seconds, of a server that an HTTP hook asks
 
 
 class Answer(Protocol):
-    """Is told once whether a hook succeeded."""
+    """Called once with the result of a hook."""
 
     def __call__(self, *, good: bool) -> None:
         """Take the answer."""
@@ -57,7 +57,7 @@ def run_hook(
 def _work(
     container: Container, spec: JsonObject, hook: JsonObject, limit: float | None
 ) -> Callable[[], bool]:
-    """Return what a hook does in a container that is real."""
+    """Return the work of a hook in a real container."""
 
     def work() -> bool:
         command = (hook.get("exec") or {}).get("command")

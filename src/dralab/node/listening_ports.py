@@ -53,7 +53,7 @@ def holder_of(port: int, proc: Path = Path("/proc")) -> str:
 
 
 def _command(process: Path) -> str:
-    """Return the command of a process, in short: without the interpreter that runs it."""
+    """Return the short command of a process, without its interpreter."""
     try:
         words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:

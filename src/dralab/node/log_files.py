@@ -56,17 +56,17 @@ class RuntimeWithLogFiles:
     def refresh_files(
         self, pod_uid: str, volume: str, files: Callable[[], Mapping[str, VolumeFile]]
     ) -> None:
-        """Put what is in a volume now in the place of what was there."""
+        """Replace the contents of a volume."""
         self.runtime.refresh_files(pod_uid, volume, files)
 
     def forget_pod(self, pod_uid: str) -> None:
-        """Remove what a pod shared, and its logs."""
+        """Remove a deleted pod's shared files and its logs."""
         for folder in self.directory.glob(f"*_{pod_uid}"):
             shutil.rmtree(folder, ignore_errors=True)
         self.runtime.forget_pod(pod_uid)
 
     def forget_all_but(self, pod_uids: Collection[str]) -> None:
-        """Remove the logs of pods that went while the node's process was not there."""
+        """Remove the logs of pods that were deleted while the node's process was down."""
         for folder in self.directory.glob("*_*_*"):
             if folder.name.rpartition("_")[2] not in pod_uids:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -82,7 +82,7 @@ class RuntimeWithLogFiles:
 
 
 class _Copy:
-    """Copies what a log gets; only the log holds on to it."""
+    """Copies a log's lines; only the log refers to it."""
 
     def __init__(self, log: ContainerLog, path: Path, largest: int) -> None:
         self.log = log

@@ -1,4 +1,4 @@
-"""What a node measures of its claims, as Prometheus reads it: the kubelet's own names and buckets.
+"""The metrics of a node's claims: the kubelet's names and buckets.
 
 Source: kubelet 1.36, `pkg/kubelet/metrics` and `cm/dra`. Who serves the text is the endpoint's
 business.

@@ -58,7 +58,7 @@ def _mount(source: str, target: str, kind: str, flags: int, options: str = "") -
 
 
 def unshare() -> None:
-    """Leave the machine's mount and name namespaces; without root, by a user namespace."""
+    """Leave the machine's mount and UTS namespaces; without root, by a user namespace."""
     uid, gid = os.getuid(), os.getgid()
     flags = CLONE_NEWNS | CLONE_NEWUTS | (CLONE_NEWUSER if uid else 0)
     _checked(_libc.unshare(flags), "unshare")
@@ -85,7 +85,7 @@ class Root:
         self._fill("/")
 
     def at(self, path: str) -> str:
-        """Return where a path of the new root is now."""
+        """Return the present path of a path of the new root."""
         return self.path if path == "/" else self.path + path
 
     def real(self, path: str) -> str:
@@ -93,7 +93,7 @@ class Root:
         return os.path.realpath(path).replace("//", "/")
 
     def inside(self, path: str) -> bool:
-        """Whether a path lies in something else that is mounted."""
+        """Whether a path lies in another mount."""
         while path != "/":
             path = os.path.dirname(path)
             if path in self.targets:
@@ -101,7 +101,7 @@ class Root:
         return False
 
     def ensure(self, path: str, *, file: bool) -> None:
-        """Create the directory or file that is mounted onto."""
+        """Create the mount point, a directory or file."""
         if os.path.lexists(self.at(path)):
             return
         parent = os.path.dirname(path)
@@ -125,7 +125,7 @@ class Root:
             self.own.add(path)
 
     def bind(self, source: str, path: str, *, readonly: bool) -> None:
-        """Show something of the machine at a path."""
+        """Bind-mount a path of the machine."""
         self.ensure(path, file=not os.path.isdir(source))
         _mount(source, self.at(path), "", MS_BIND | MS_REC)
         if readonly:
@@ -135,7 +135,7 @@ class Root:
                 _note(f"{path} is not read-only: {error}")
 
     def close(self) -> None:
-        """Make everything read-only but what is mounted for the container itself."""
+        """Make everything read-only except the container's own mounts."""
         for path in sorted(self.filled):
             if path[len(self.path) :] in self.targets:
                 continue  # a mount of the container lies over it
@@ -198,7 +198,7 @@ class Root:
 
 
 class PrivateRoot(Root):
-    """A root that shows the machine's files, where what is written is the container's alone.
+    """A root with the machine's files; changes are private to the container.
 
     It is kept in memory, and goes with the container. The files of an image, if there is a
     directory with them, lie over the machine's. This needs root and overlays.
@@ -249,7 +249,7 @@ class PrivateRoot(Root):
         return found
 
     def make_room(self, path: str) -> None:
-        """Make a directory writable here: all are, but those of the kernel's file systems."""
+        """Make a directory writable here: all are, except the kernel's file systems."""
         if _is_below(path, self.kernel):
             super().make_room(path)
 
@@ -293,7 +293,7 @@ class PrivateRoot(Root):
 
 
 def _mounts() -> "list[tuple[str, str]]":
-    """Return where something is mounted on the machine, and of what kind, parents first."""
+    """Return the machine's mount points and their types, parents first."""
     found: dict[str, str] = {}
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
@@ -315,7 +315,7 @@ def _escaped(path: str) -> str:
 
 
 def root_of(path: str, image: str) -> Root:
-    """Return a root: one of its own for each container, where that can be had.
+    """Return a root: a private one for each container, if possible.
 
     OSError: the files of an image cannot be shown.
     """
@@ -329,7 +329,7 @@ def root_of(path: str, image: str) -> Root:
 
 
 def pinned(bind: "dict[str, Any]") -> str:
-    """Return where the source of a mount is; one within a volume can't be exchanged any more.
+    """Return the source of a mount, opened so that it cannot be exchanged any more.
 
     It was looked at before: since then no part of the way may have become a link.
     """
@@ -344,7 +344,7 @@ def pinned(bind: "dict[str, Any]") -> str:
 
 
 def enter(spec: "dict[str, Any]") -> None:
-    """Make the namespace of a container, and be in it."""
+    """Create and enter the namespace of a container."""
     unshare()
     root = root_of(spec["root"], spec.get("image") or "")
     binds = [
@@ -375,7 +375,7 @@ def enter(spec: "dict[str, Any]") -> None:
 
 
 def become(privileges: "dict[str, Any]") -> None:
-    """Take the user, groups and capabilities that a container is to have; this needs root."""
+    """Change to a container's user, groups and capabilities; needs root."""
     left = privileges["capabilities"]
     if left is not None and "ALL" not in left:
         for number, name in enumerate(CAPABILITIES):
@@ -393,13 +393,13 @@ def become(privileges: "dict[str, Any]") -> None:
 
 
 def doors(spec: "dict[str, Any]") -> "list[int]":
-    """Open the control groups of a container: their paths are the machine's."""
+    """Open the control groups of a container, by the machine's paths."""
     paths = (spec.get("groups") or {}).get("join") or ()
     return [os.open(path, os.O_WRONLY) for path in paths]
 
 
 def go_into_groups(files: "list[int]", *, own: bool) -> None:
-    """Be in control groups from here on; `own`: with a view that begins there."""
+    """Enter control groups; `own`: with a cgroup namespace that begins there."""
     for file in files:
         os.write(file, b"0")  # this process
         os.close(file)
@@ -440,7 +440,7 @@ def _note(text: str) -> None:
 
 
 def _environment() -> "dict[bytes, bytes]":
-    """Return the environment that this process was given: Python adds to its own (PEP 538)."""
+    """Return the initial environment of this process: Python changes it (PEP 538)."""
     try:
         with open("/proc/self/environ", "rb") as file:
             entries = file.read().split(b"\0")
@@ -501,7 +501,7 @@ def main(words: "list[str]") -> int:
 
 
 def _words(program: str, error: OSError) -> str:
-    """Return why a program cannot be started, as runc says it."""
+    """Return why a program cannot be started, in runc's words."""
     if not isinstance(error, FileNotFoundError):
         return (error.strerror or str(error)).lower()
     if "/" in program:

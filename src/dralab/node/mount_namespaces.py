@@ -1,4 +1,4 @@
-"""What a container finds at its paths, for runtimes that give it a mount namespace.
+"""The mount namespaces of containers.
 
 The paths of a node, such as `/var/lib/kubelet`, are those of this node of dralab: several nodes on
 one machine have a directory each. `mount_launcher` makes the namespace.
@@ -28,7 +28,7 @@ NRI_ROOTS: Final = ("/var/run/nri", "/run/nri")
 
 @dataclass(frozen=True, slots=True)
 class NodePaths:
-    """Where a node's well-known directories are on this machine, the longest path first.
+    """The places of a node's well-known directories on this machine, the longest path first.
 
     What this machine has not got, and a container of the node was given, is below `others`.
     """
@@ -49,7 +49,7 @@ class NodePaths:
         return cls(sorted(known, key=lambda pair: -len(pair[0])), root.absolute() / "host-paths")
 
     def here(self, path: str) -> str:
-        """Return where a path of the node is on this machine.
+        """Return the place of a node's path on this machine.
 
         >>> NodePaths((("/var/lib/kubelet", "/tmp/n1"),)).here("/var/lib/kubelet/plugins/x")
         '/tmp/n1/plugins/x'
@@ -60,7 +60,7 @@ class NodePaths:
         return path
 
     def found(self, path: str) -> Path:
-        """Return where a path of the node is, or is to be made: never on the machine itself.
+        """Return the place of a node's path, existing or not: never on the machine itself.
 
         Without `others`, what the machine has not got is at the machine's path.
         """
@@ -75,12 +75,12 @@ class NodePaths:
 
 
 def static_cdi_of(root: Path) -> Path:
-    """Return where `/etc/cdi` of a node is, below its root."""
+    """Return the place of a node's `/etc/cdi`, below its root."""
     return root / "etc-cdi"
 
 
 def service_of(url: str) -> dict[str, str]:
-    """Return the variables by which a kubelet tells containers where the server is.
+    """Return the variables with the server's address, as a kubelet sets them.
 
     >>> service_of("https://127.0.0.1:6443")
     {'KUBERNETES_SERVICE_HOST': '127.0.0.1', 'KUBERNETES_SERVICE_PORT': '6443'}
@@ -94,7 +94,7 @@ def service_of(url: str) -> dict[str, str]:
 
 
 def problem() -> str:
-    """Return why this machine lets a process have no mount namespace; empty if it does."""
+    """Return why mount namespaces are impossible on this machine; empty if they are possible."""
     command = [sys.executable, "-I", "-S", str(LAUNCHER), "--probe"]
     tried = subprocess.run(  # noqa: S603 - our own file
         command, capture_output=True, text=True, check=False
@@ -105,7 +105,7 @@ def problem() -> str:
 def spec_of(
     start: ContainerStart, paths: NodePaths, directory: Path, volumes: Mapping[str, Path]
 ) -> dict[str, Any]:
-    """Return what the launcher is to do for a container.
+    """Return the launcher's specification for a container.
 
     `directory` is its own; `volumes` are the directories of volumes that are not of the machine.
     What a `hostPath` names is made if it is missing: on the node's own paths there, elsewhere as an
@@ -181,22 +181,22 @@ def _device(node: JsonObject, paths: NodePaths) -> JsonDict:
 
 
 def launching(spec: Path) -> list[str]:
-    """Return the words before a command that make it run in a namespace of its own."""
+    """Return the command prefix that runs a command in its own mount namespace."""
     return [sys.executable, "-I", "-S", str(LAUNCHER), str(spec)]
 
 
 def binding(source: Path, target: Path) -> list[str]:
-    """Return the words before a command that make it find a file at the path of another."""
+    """Return the command prefix that bind-mounts a file over another."""
     return [sys.executable, "-I", "-S", str(LAUNCHER), "--bind", str(source), str(target)]
 
 
 def with_environment(file: Path) -> list[str]:
-    """Return the words before a command that give it variables from a file (JSON)."""
+    """Return the command prefix that sets variables from a file (JSON)."""
     return [sys.executable, "-I", "-S", str(LAUNCHER), "--environment", str(file)]
 
 
 def joining(pid: int, directory: Path) -> list[str]:
-    """Return the words before a command that make it run beside a container's first process.
+    """Return the command prefix that joins the namespaces of a container's first process.
 
     `directory` is the container's, with the file that it was launched by.
     """

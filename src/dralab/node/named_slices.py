@@ -26,7 +26,7 @@ class NamedSlices:
         self._told: dict[tuple[str, str], Sequence[JsonDict]] = {}
 
     def set_devices(self, node: str, driver: str, models: Sequence[JsonDict]) -> None:
-        """Take what a driver has, from any thread; each model is `{"namedResources": …}`."""
+        """Set a driver's devices; thread-safe. Each model is `{"namedResources": …}`."""
 
         def take() -> None:
             self._told[node, driver] = models

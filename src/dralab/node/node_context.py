@@ -76,19 +76,19 @@ class NodeContext(Protocol):
         ...
 
     def links(self, pod: JsonDict) -> dict[str, str]:
-        """Return the variables that tell a pod's containers of Services."""
+        """Return the Service variables of a pod's containers."""
         ...
 
     def wake(self, pod: JsonDict) -> None:
-        """Have a pod looked at soon."""
+        """Queue a pod."""
         ...
 
     def wake_after(self, pod: JsonDict, delay: int) -> None:
-        """Have a pod looked at in `delay` nanoseconds."""
+        """Queue a pod in `delay` nanoseconds."""
         ...
 
     def sandbox_of(self, pod: JsonDict, ip: str) -> Sandbox:
-        """Return what a pod's containers share; `ip` is the address it had. SandboxError."""
+        """Return a pod's sandbox; `ip` is the address it had. SandboxError."""
         ...
 
     def forget_sandbox(self, uid: str) -> None:
@@ -96,7 +96,7 @@ class NodeContext(Protocol):
         ...
 
     def offload(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        """Do work that takes real time beside the events, then `done` as one of them."""
+        """Run work that takes real time beside the events, then `done` as one of them."""
         ...
 
     def later(self, delay: int, action: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""What a node is to be: its name, amounts, labels and taints."""
+"""The specification of a node: its name, amounts, labels and taints."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSpec:
-    """A node to be: quantities as texts."""
+    """The specification of a node; quantities are texts."""
 
     name: str
     cpu: str = "16"
@@ -28,7 +28,7 @@ class NodeSpec:
         }
 
     def node(self) -> dict[str, Any]:
-        """Return the Node that its kubelet creates, if there is none of that name."""
+        """Return the Node that its kubelet creates if it does not exist."""
         labels = {
             "kubernetes.io/hostname": self.name,
             "kubernetes.io/os": "linux",

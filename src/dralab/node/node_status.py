@@ -31,7 +31,7 @@ def address_of(status: JsonObject) -> str:
 
 
 def lacks_amounts(status: JsonObject) -> bool:
-    """Whether a node has something that it does not offer to pods yet: all of it, by default.
+    """Whether a node does not offer all its resources to pods yet.
 
     Users add resources of their own to the capacity; the kubelet offers them (`MachineInfo`).
     """

@@ -1,4 +1,4 @@
-"""Ends what a killed server leaves: a separate process that only waits for that.
+"""Cleans up after a killed server: a separate process that waits for its end.
 
 It reads lines from its standard input, which closes when the server ends in any way: `+GROUP` and
 `-GROUP` are process groups, `=DIRECTORY` is a directory and `&DIRECTORY` one of the kernel's for a
@@ -21,7 +21,7 @@ VARIABLE = b"DRALAB_ROOT="
 
 
 def guard(lines: Iterable[str]) -> None:
-    """Wait for the end of the lines; then end what they name."""
+    """Read lines until the end; then end what they name."""
     groups: set[int] = set()
     directories: list[str] = []
     controls: list[str] = []

@@ -1,4 +1,4 @@
-"""What ends with this process, even if it is killed: by the script `orphan_guard`."""
+"""Ends processes with this process, even if it is killed: by the script `orphan_guard`."""
 
 import contextlib
 import subprocess
@@ -12,7 +12,7 @@ SCRIPT: Final = Path(__file__).with_name("orphan_guard.py")
 
 
 class OrphanGuard:
-    """Kills the processes and removes the directories it was told of, if this process vanishes.
+    """Kills registered processes and removes registered directories if this process vanishes.
 
     The guard is a separate process, which starts with the first of them. Any thread may call.
     """

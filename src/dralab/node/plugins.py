@@ -1,4 +1,4 @@
-"""The drivers that have registered on a node: the latest connected one of each name counts."""
+"""The registered drivers of a node: the latest connected one of each name counts."""
 
 import threading
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from dralab.contracts.plugin import DeviceHealth, Plugin
 
 
 class RemotePlugin(Plugin):
-    """A plugin in another process: it may keep callers waiting, and tell of very many devices."""
+    """A plugin in another process: it may be slow, and report very many devices."""
 
     def health_of(self, pool: str, device: str) -> DeviceHealth:
         """Return what was last reported of a device."""
@@ -34,7 +34,7 @@ class _Registered:
 
 
 class Plugins:
-    """Plugins by driver name. Any thread may ask."""
+    """Plugins by driver name. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -59,7 +59,7 @@ class Plugins:
             return found.latest if found is not None else self._stand_ins.get(driver)
 
     def stand_in(self, driver: str) -> None:
-        """Have a driver that is not registered be replaced by a plugin in this process."""
+        """Replace a driver that is not registered by a plugin in this process."""
         if self.get(driver) is None and self.new_stand_in is not None:
             self._stand_ins[driver] = self.new_stand_in(driver)
 
@@ -91,7 +91,7 @@ class Plugins:
         self._tell(plugin.driver, before=before)
 
     def deregister(self, plugin: Plugin) -> None:
-        """Take a plugin away; one that is not there is fine."""
+        """Remove a plugin, if it exists."""
         with self._lock:
             found = self._drivers.get(plugin.driver)
             if found is None or plugin not in found.plugins:
@@ -121,7 +121,7 @@ class Plugins:
             self.changed(driver, now)
 
     def health_of(self, driver: str, pool: str, device: str) -> DeviceHealth:
-        """Return what a driver says of a device; its health is unknown if it says nothing."""
+        """Return a driver's report about a device; its health is unknown without a report."""
         plugin = self.get(driver)
         if isinstance(plugin, RemotePlugin):
             return plugin.health_of(pool, device)

@@ -1,4 +1,4 @@
-"""The files of one pod's volumes over its life: written anew when what they show has changed.
+"""The files of one pod's volumes over its life: rewritten when their sources have changed.
 
 What is in them is decided in `volume_files`.
 """
@@ -33,7 +33,7 @@ class PodFiles:
         return files_of(self.node.client, pod, volume, self.tokens)
 
     def refresh(self, pod: JsonDict, containers: Sequence[RunningContainer]) -> list[int]:
-        """Write what has changed; return in how many nanoseconds to look again."""
+        """Write changed files; return in how many nanoseconds to check again."""
         volumes = changing(pod)
         if not volumes or not any(getattr(each.container, "real", False) for each in containers):
             return []

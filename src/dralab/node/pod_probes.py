@@ -1,4 +1,4 @@
-"""The probes of a pod's containers: which are due, and what their answers mean.
+"""The probes of a pod's containers: scheduling and results.
 
 How one probe asks is in `probing`.
 """
@@ -94,7 +94,7 @@ class PodProbes:
         problem: str | None,
         grace: float,
     ) -> bool:
-        """Take a probe's answer; return whether the container is ended for it."""
+        """Handle a probe's answer; return whether the container is ended for it."""
         failed = probing.take_answer(success=problem is None, now=self.node.clock.now())
         recorder = self.node.recorder
         if problem is not None and probing.failures <= probing.spec.get("failureThreshold", 3):
@@ -112,5 +112,5 @@ class PodProbes:
 
 
 def _outlasts(each: RunningContainer, probing: ProbeRecord) -> bool:
-    """Return whether a probe goes on while its container is being stopped."""
+    """Return whether a probe continues while its container is being stopped."""
     return probing.kind == "readinessProbe" and getattr(each.container, "real", False)

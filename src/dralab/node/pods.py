@@ -92,7 +92,7 @@ class PodLife:
         return [*self.inits, *self.mains, *self.ephemerals]
 
     def at_rest(self) -> bool:
-        """Whether nothing of it runs or is held any more."""
+        """Whether nothing of it runs, and it holds no resources."""
         return self.released and not any(each.alive for each in self.containers)
 
     def container(self, name: str) -> RunningContainer | None:
@@ -136,13 +136,13 @@ class PodLife:
         return min(delays, default=None)
 
     def settling(self) -> int:
-        """Return for how many nanoseconds its status may still wait: its first answers come."""
+        """Return how many nanoseconds its status may wait for the first probe results."""
         if not self.preparing or self.tries or is_deleting(self.pod):
             return 0
         return max(0, self.begun + SETTLING - self.node.clock.now())
 
     def end(self, grace: float) -> int | None:
-        """Stop all containers, then give everything back."""
+        """Stop all containers, then release everything."""
         self.stopped = True
         until = self.node.clock.now() + int(grace * SECOND)
         self.ends_by = until if self.ends_by is None else min(until, self.ends_by)
@@ -159,7 +159,7 @@ class PodLife:
             self.node.recorder.event(self.pod, "Pod", "Killing", f"Stopping container {each.name}")
 
     def _restart(self, each: RunningContainer, why: str) -> None:
-        """Stop a container that will be started again, whatever the restart policy says."""
+        """Restart a container, regardless of the restart policy."""
         each.renewed = True
         if end(self.node, self.pod, each, self._grace()):
             self.node.recorder.event(self.pod, "Pod", "Killing", why)
@@ -176,7 +176,7 @@ class PodLife:
                 self._restart(each, f"Container {each.name} definition changed, will be restarted")
 
     def allocated(self) -> JsonDict:
-        """Return the pod's specification with what is allocated to it; nothing once it is over."""
+        """Return the pod's specification with its allocated resources; None once it has ended."""
         if self.verdict is not None:
             return {"containers": []}
         return with_allocated(self.pod["spec"], [*self.inits, *self.mains])
@@ -244,7 +244,7 @@ class PodLife:
     # --- containers ---------------------------------------------------------------------------
 
     def _ephemeral(self) -> list[int]:
-        """Start the ephemeral containers that are new; they are never started again."""
+        """Start new ephemeral containers; they are never restarted."""
         known = {each.name for each in self.ephemerals}
         for item in self.pod["spec"].get("ephemeralContainers") or ():
             if item["name"] not in known:
@@ -254,7 +254,7 @@ class PodLife:
         return [again for each in waiting if (again := self._start(each)) is not None]
 
     def _init(self) -> list[int]:
-        """Start the init container that is next, and sidecars that ended; return the delays."""
+        """Start the next init container, and restart sidecars; return the delays."""
         delays: list[int] = []
         begun = self._begun()
         for each in self.inits:
@@ -273,7 +273,7 @@ class PodLife:
         return delays
 
     def _begun(self) -> bool:
-        """Whether a container proper has run: what sidecars do does not matter to others then."""
+        """Whether a main container has run: then sidecars no longer block others."""
         return any(each.number for each in self.mains)
 
     def _initialized(self) -> bool:
@@ -367,7 +367,7 @@ class PodLife:
         return None
 
     def _post_start(self, each: RunningContainer, hook: JsonObject) -> None:
-        """Run its hook; until that is done the container does not count as running."""
+        """Run the postStart hook; until it is done the container does not count as running."""
         container = each.container
         each.starting = True
 
@@ -404,7 +404,7 @@ class PodLife:
     # --- the whole ------------------------------------------------------------------------------
 
     def _judge(self) -> bool:
-        """Decide whether the pod is over, and how; return whether it is."""
+        """Decide whether and how the pod has finished; return whether it has."""
         if self.verdict is not None:
             return True
         for each in self.inits:
@@ -521,7 +521,7 @@ class PodLife:
         }
 
     def _remember(self, status: JsonObject, found: Sequence[RunningContainer] = ()) -> None:
-        """Go on from what an earlier kubelet wrote: what ended stays so, what ran runs again."""
+        """Restore the state that an earlier kubelet wrote: running containers are started again."""
         for key, runs in self._by_status().items():
             by_name = {entry["name"]: entry for entry in status.get(key) or ()}
             for each in runs:

@@ -1,4 +1,4 @@
-"""As whom a container runs, and what it may do: its security context and its pod's.
+"""User, groups and capabilities of a container: its security context and its pod's.
 
 Only a process runtime that is root and gives mount namespaces applies this (`mount_launcher`).
 Source of the rules: kubelet 1.36 (`pkg/securitycontext`, `pkg/volume/util`).
@@ -18,7 +18,7 @@ LEFT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Privileges:
-    """As whom a container runs; None for a user or group: as the runtime does."""
+    """User, groups and capabilities of a container; None: as the runtime."""
 
     user: int | None = None
     group: int | None = None
@@ -30,7 +30,7 @@ class Privileges:
     capabilities: tuple[str, ...] = LEFT
 
     def told(self) -> dict[str, Any]:
-        """Return what the launcher of mount namespaces is told."""
+        """Return the settings for the launcher of mount namespaces."""
         return {
             "user": self.user,
             "group": self.group,
@@ -45,7 +45,7 @@ PLAIN: Final = Privileges()
 
 
 def privileges_of(pod: JsonDict, container: JsonObject) -> Privileges:
-    """Return as whom a container of a pod runs."""
+    """Return the privileges of a container of a pod."""
     whole = pod["spec"].get("securityContext") or {}
     own = container.get("securityContext") or {}
     user = own.get("runAsUser", whole.get("runAsUser"))

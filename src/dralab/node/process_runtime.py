@@ -72,7 +72,7 @@ LAUNCH: Final = ("/bin/sh", "-c", '{limits}exec "$@"', "sh")
 
 
 class ProcessRuntime:
-    """Runs commands; `images` says which program stands for an image.
+    """Runs commands as processes; `images` maps images to programs.
 
     `told` is put into the environment of containers whose image is in the map: they are the
     operator's own programs, and a driver needs to know where its server and its node are.
@@ -150,7 +150,7 @@ class ProcessRuntime:
     def refresh_files(
         self, pod_uid: str, volume: str, files: Callable[[], Mapping[str, VolumeFile]]
     ) -> None:
-        """Put what is in a volume now in the place of what was there. ContainerStartError."""
+        """Replace the contents of a volume. ContainerStartError."""
         with self._lock:
             running = [each.start for each in self._running.get(pod_uid, ())]
             root = self._root
@@ -164,7 +164,7 @@ class ProcessRuntime:
             shutil.rmtree(self._root.path / pod_uid, ignore_errors=True)
 
     def stop(self) -> None:
-        """End what runs, with little time to do so itself, and remove what it left."""
+        """End running containers with a short grace period, and remove their files."""
         with self._lock:
             running = [each for group in self._running.values() for each in group]
             directories = [each for each in (self._root, self._memory) if each is not None]
@@ -307,11 +307,11 @@ class ProcessContainer:
         runtime.watch(self._process.pid)
 
     def resize(self, resources: JsonObject) -> str:
-        """Have other resources hold from now on; return "" or why they cannot."""
+        """Apply other resources; return "" or why that is impossible."""
         return self._group.apply(resources) if self._group is not None else ""
 
     def set_cpus(self, cpus: Collection[int]) -> str:
-        """Confine it to CPUs, with what it starts from now on; "" or why that cannot be."""
+        """Restrict it and its future children to CPUs; "" or why that is impossible."""
         self._cpus = cpus
         try:
             os.sched_setaffinity(self._process.pid, cpus)
@@ -355,7 +355,7 @@ class ProcessContainer:
         self._signal(signal.SIGKILL)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it is over, for so long at most; return whether it is."""
+        """Wait until it has ended, with a timeout; return whether it has."""
         return self._over.wait(seconds)
 
     def run(
@@ -416,7 +416,7 @@ class ProcessContainer:
     def attach(
         self, output: Callable[[int, bytes], None], session: ExecSession
     ) -> Callable[[], None]:
-        """Hand on what it writes from now on, and what a client types; returns what ends that.
+        """Forward its output from now on, and a client's input; returns how to stop.
 
         The first client that leaves, or ends its input, ends that of the container where it
         is to be given once (containerd: StdinOnce, for what is no terminal).
@@ -437,7 +437,7 @@ class ProcessContainer:
         return forget
 
     def _left(self, command: CommandProcess) -> None:
-        """Let a command go on whose client is gone, as a kubelet does; end it if there are many."""
+        """Keep a command running whose client is gone, as a kubelet does; end it if too many."""
         with self._lock:
             unattended = sum(not each.is_attended for each in self._commands)
         if unattended > MOST_UNATTENDED:
@@ -446,7 +446,7 @@ class ProcessContainer:
     def _launched(
         self, argv: Sequence[str], launcher: Sequence[str] = (), terminal: str = ""
     ) -> list[str]:
-        """Return the words that start a command: a shell sets the limits and becomes it."""
+        """Return the command line of a command: a shell sets the limits and execs it."""
         path = self._env.get("PATH", "")
         name = argv[0] if argv else ""
         if launcher:
@@ -502,7 +502,7 @@ class ProcessContainer:
         self._input.close()
 
     def _cut(self, line: bytes) -> bytes:
-        """Write all but the last part of a line that is too long; return that part."""
+        """Write all but the last part of an overlong line; return that part."""
         clock, log = self.runtime.engine.clock, self.start.log
         while len(line) >= LONGEST_LINE:
             log.write(clock.now(), line[:LONGEST_LINE].decode(errors="replace"), whole=False)
@@ -580,7 +580,7 @@ def confined(cpus: Collection[int]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def inside(sandbox: Sandbox) -> Iterator[None]:
-    """Let the processes that this thread starts be in a pod's namespaces. ContainerStartError."""
+    """Start this thread's processes in a pod's namespaces. ContainerStartError."""
     with contextlib.ExitStack() as back:
         if sandbox.namespaces is not None:
             try:
@@ -591,7 +591,7 @@ def inside(sandbox: Sandbox) -> Iterator[None]:
 
 
 def environment_beside(env: Mapping[str, str], file: Path) -> list[str]:
-    """Return the words before a command that give it the variables that a shell would drop.
+    """Return the command prefix that sets variables that a shell would drop.
 
     Kubernetes allows names such as `data-1`, of which shells know nothing.
     """

@@ -1,4 +1,4 @@
-"""Resources of running containers: what a pod wants, what it is allocated, and what holds.
+"""Resources of running containers: desired, allocated, and actual ones.
 
 The specification of a `RunningContainer` has what is allocated to it. Source: kubelet 1.36
 (`pkg/kubelet/allocation`, `kuberuntime_manager.go` and `events/resize.go`).
@@ -25,7 +25,7 @@ AGAIN: Final = 10 * SECOND
 
 
 class Resize(NamedTuple):
-    """How a resize stands: the generation of the pod that asked for it, and what keeps it."""
+    """The state of a resize: the pod's generation that asked for it, and what delays it."""
 
     generation: int
     reason: str = ""
@@ -33,7 +33,7 @@ class Resize(NamedTuple):
 
 
 class PodResizes:
-    """Has the containers of one pod get the resources that it wants."""
+    """Applies the desired resources to the containers of one pod."""
 
     def __init__(self, node: NodeContext) -> None:
         self.node = node
@@ -43,7 +43,7 @@ class PodResizes:
     def look(
         self, pod: JsonDict, containers: Sequence[RunningContainer], restart: Callable[..., None]
     ) -> list[int]:
-        """Do what can be done now; return in how many nanoseconds to try again.
+        """Apply what is possible now; return in how many nanoseconds to retry.
 
         `restart` stops a container that is started again with its new resources.
         """
@@ -63,7 +63,7 @@ class PodResizes:
         return [AGAIN] if self.pending or self.progress else []
 
     def conditions(self) -> list[dict[str, Any]]:
-        """Return the conditions of the pod that tell of a resize."""
+        """Return the pod's conditions about a resize."""
         found = []
         for type_, resize in ((PENDING, self.pending), (IN_PROGRESS, self.progress)):
             if resize is not None:
@@ -94,7 +94,7 @@ class PodResizes:
     def _actuate(
         self, pod: JsonDict, containers: Iterable[RunningContainer], restart: Callable[..., None]
     ) -> None:
-        """Have what is allocated hold in the containers that run."""
+        """Apply the allocated resources to the running containers."""
         if self.progress is None:
             return
         done = True
@@ -132,7 +132,7 @@ class PodResizes:
 
 
 def differ(first: JsonObject, second: JsonObject) -> bool:
-    """Return whether two resources are others, of those that can be resized."""
+    """Return whether resizable resources differ."""
     return any(
         _amount(first, part, name) != _amount(second, part, name)
         for part in ("requests", "limits")
@@ -141,7 +141,7 @@ def differ(first: JsonObject, second: JsonObject) -> bool:
 
 
 def restarts_for(container: JsonObject, held: JsonObject) -> bool:
-    """Return whether a container is to be restarted for what it is allocated."""
+    """Return whether a container has to be restarted for its allocated resources."""
     wanted = container.get("resources") or {}
     policies = {
         each["resourceName"]: each["restartPolicy"] for each in container.get("resizePolicy") or ()

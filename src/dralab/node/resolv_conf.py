@@ -1,4 +1,4 @@
-"""Which name servers a pod asks: its `dnsPolicy` and `dnsConfig`, as `/etc/resolv.conf`.
+"""The `/etc/resolv.conf` of a pod: its `dnsPolicy` and `dnsConfig`.
 
 Source of the rules, limits and texts: kubelet 1.36 (`network/dns/dns.go`). The server itself, such
 as CoreDNS, is a pod of the cluster.
@@ -20,7 +20,7 @@ LONGEST_LINE: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class ClusterDns:
-    """The server of a cluster's names, and the domain that they end with."""
+    """The DNS server of a cluster, and its domain."""
 
     server: str
     domain: str = CLUSTER_DOMAIN
@@ -71,7 +71,7 @@ def resolv_conf(pod: JsonDict, machine: str, dns: ClusterDns | None = None) -> R
 
 
 def _read(text: str) -> _Config:
-    """Return what a file says; of search lines the last one counts."""
+    """Parse a file; of search lines the last one counts."""
     found = _Config()
     for line in text.splitlines():
         word, *rest = line.split() or [""]

@@ -1,4 +1,4 @@
-"""The variables that tell a container of the Services in its namespace.
+"""The Service variables of a container.
 
 Source: kubelet 1.36, `pkg/kubelet/envvars` and `getServiceEnvVarMap`. The API server itself,
 `KUBERNETES_SERVICE_HOST`, is left to the runtime: it knows by which address a pod reaches it.

@@ -52,14 +52,14 @@ class WriteLine:
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Do nothing for some seconds; None: until told to stop."""
+    """Do nothing for some seconds; None: until stopped."""
 
     seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownProgram:
-    """Run a program that is not known here, as the last thing that the script does."""
+    """Run a program that is not known here, as the last step of the script."""
 
     name: str
 
@@ -83,7 +83,7 @@ class _Continue(Exception):  # noqa: N818 - the same
 
 @dataclass(slots=True)
 class ShellState:
-    """What a script changes: variables, traps, and the last exit code."""
+    """The state of a script: variables, traps, and the last exit code."""
 
     env: dict[str, str]
     shell: str = "sh"
@@ -166,7 +166,7 @@ def _file(argv: Sequence[str]) -> Steps:
 
 
 def _list(words: Sequence[str], state: ShellState, *, last: bool = False) -> Steps:
-    """Run commands; after the `last` ones the script is over."""
+    """Run commands; after the `last` ones the script ends."""
     at, skips = 0, False
     while at < len(words):
         if words[at] in SEPARATORS:
@@ -196,7 +196,7 @@ def _list(words: Sequence[str], state: ShellState, *, last: bool = False) -> Ste
 
 
 def _end(words: Sequence[str], at: int) -> int:
-    """Return where the command ends that begins at `at`: at an operator, or behind the last."""
+    """Return the end of the command that begins at `at`: an operator, or the last word."""
     if at < len(words) and words[at] in CLOSING:
         begins, closing = CLOSING[words[at]]
         depth = 0

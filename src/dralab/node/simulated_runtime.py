@@ -65,10 +65,10 @@ class SimulatedRuntime:
     def refresh_files(
         self, pod_uid: str, volume: str, files: Callable[[], Mapping[str, VolumeFile]]
     ) -> None:
-        """Containers that are simulated read no files."""
+        """Do nothing: simulated containers read no files."""
 
     def forget_pod(self, pod_uid: str) -> None:
-        """Containers that are simulated share nothing."""
+        """Do nothing: simulated containers share nothing."""
 
 
 class SimulatedContainer:
@@ -97,7 +97,7 @@ class SimulatedContainer:
         self._later(delay, self._begin)
 
     def resize(self, resources: JsonObject) -> str:
-        """Note that other requests and limits hold: nothing is used here."""
+        """Accept other requests and limits: nothing is used here."""
         del resources
         return ""
 
@@ -202,7 +202,7 @@ class SimulatedContainer:
         self._later(1.0, self._go_on)
 
     def _lasts(self, step: Sleep | UnknownProgram) -> float | None:
-        """Return for how many seconds a step does nothing; None until the container is stopped."""
+        """Return for how many seconds a step sleeps; None until the container is stopped."""
         if isinstance(step, Sleep):
             return step.seconds
         return UNKNOWN_SECONDS if self.start.ends else None

@@ -93,7 +93,7 @@ class SocketPlugin(RemotePlugin):
         threading.Thread(target=self._listen, name=f"health-{self.name}", daemon=True).start()
 
     def knock(self) -> None:
-        """Connect again, where the driver has gone away and gRPC does not try by itself."""
+        """Reconnect, if the driver was gone and gRPC does not retry by itself."""
         if self._idle and not self._closed.is_set():
             self._idle = False
             self._asked.clear()
@@ -129,11 +129,11 @@ class SocketPlugin(RemotePlugin):
         return {uid: readable(error) for uid, error in found.items()}
 
     def health(self) -> Sequence[DeviceHealth]:
-        """Return what was reported; a report that is too old is of unknown health."""
+        """Return the reported health; unknown if the report is too old."""
         return [self._believed(when, one) for when, one in list(self._health.values())]
 
     def health_of(self, pool: str, device: str) -> DeviceHealth:
-        """Return what was reported of a device; unknown if nothing was, or too long ago."""
+        """Return the reported health of a device; unknown without a recent report."""
         found = self._health.get((pool, device))
         if found is None:
             return DeviceHealth(pool=pool, device=device, health="Unknown")
@@ -223,7 +223,7 @@ class _Socket:
 
 
 class Registrar:
-    """Keeps the plugins of one node to what lies in its registration directory.
+    """Keeps the plugins of one node in sync with its registration directory.
 
     `directory` is looked at every second (`look_every` in nanoseconds), with all that is below;
     names that begin with a dot are left alone. Everything that waits is offloaded: the engine
@@ -272,11 +272,11 @@ class Registrar:
 
     @property
     def problems(self) -> dict[str, str]:
-        """Why a socket is not registered, by path."""
+        """Why sockets are not registered, by path."""
         return {str(path): s.error for path, s in sorted(self._sockets.items()) if s.error}
 
     def listing(self) -> list[dict[str, Any]]:
-        """Return every socket: its driver and whether it is connected, or what is wrong."""
+        """Return every socket: its driver and whether it is connected, or its error."""
         found: list[dict[str, Any]] = []
         for path, each in sorted(self._sockets.items()):
             entry: dict[str, Any] = {"socket": str(path)}
@@ -387,7 +387,7 @@ class Registrar:
         return SocketPlugin(driver, endpoint, wire.version(version), self.engine.clock)
 
     def _refusal(self, info: Any, endpoint: str, taken: set[tuple[str, str]]) -> str:
-        """Return why a plugin is not taken; empty if it is."""
+        """Return why a plugin is rejected; empty if it is accepted."""
         if problems := subdomain_problems(info.name):
             return f"invalid DRA driver name {_quoted(info.name)}: {'; '.join(problems)}"
         if len(info.name) > LONGEST_NAME:
@@ -446,7 +446,7 @@ def _knock(path: Path) -> None:
 
 
 def _bad_endpoint(endpoint: str) -> str:
-    """Return the errors of the path at which a plugin serves; empty if nothing is."""
+    """Return the problem of a plugin's endpoint path; empty if it is valid."""
     if not endpoint.startswith("/") or "\0" in endpoint:
         return f"{_quoted(endpoint)} is not an absolute path"
     if (length := len(endpoint.encode())) > wire.LONGEST_PATH:

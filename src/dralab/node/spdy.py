@@ -48,7 +48,7 @@ DICTIONARY: Final = (
 
 
 class FrameType(IntEnum):
-    """Kinds of control frames; `DATA` is none, and has no number of its own."""
+    """Types of control frames; `DATA` is not one, and has no number of its own."""
 
     DATA = 0
     SYN_STREAM = 1
@@ -77,7 +77,7 @@ class Frame:
 
 
 class FrameReader:
-    """Bytes in, frames out; unknown control frames are passed over."""
+    """Parses frames from bytes; unknown control frames are skipped."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()

@@ -58,7 +58,7 @@ def conditions(
 
 
 def _gated(pod: JsonDict) -> dict[str, str]:
-    """Return whether a pod whose containers are ready is: what its readiness gates say."""
+    """Return whether a pod with ready containers is ready, by its readiness gates."""
     problems = []
     for gate in pod["spec"].get("readinessGates") or ():
         name = gate["conditionType"]

@@ -151,7 +151,7 @@ def _follow(
     put: Callable[[list[tuple[int, str]]], object],
     end: Callable[[], None],
 ) -> Callable[[], None]:
-    """Hand on what a log gets after `position`, and its end; returns what stops that."""
+    """Forward a log's lines after `position`, and its end; returns how to stop."""
     turn, over = threading.Lock(), False
 
     def more() -> None:
@@ -171,7 +171,7 @@ def _follow(
 
 
 class _End:
-    """What ends with a feed, also where the feed ends before it is known."""
+    """Callbacks at the end of a feed, even if it has ended already."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -179,7 +179,7 @@ class _End:
         self._calls: list[Callable[[], None]] = []
 
     def add_callback(self, call: Callable[[], None]) -> None:
-        """Have a function called at the end."""
+        """Call a function at the end."""
         with self._lock:
             over = self._over
             self._calls.append(call)
@@ -197,7 +197,7 @@ class _End:
 
 
 def _attach(run: RunningContainer, session: ExecSession, protocol: str) -> Upgrade:
-    """Show what a container writes from now on; its end is the end of the session."""
+    """Show a container's output from now on; the session ends with the container."""
     log, end = run.log, _End()
     running: object = run.container
     container = running if isinstance(running, Attachable) else None
@@ -227,7 +227,7 @@ def _attach(run: RunningContainer, session: ExecSession, protocol: str) -> Upgra
 
 
 def _receiver(session: ExecSession, protocol: str) -> Callable[[bytes], Awaitable[None] | None]:
-    """Return what takes the messages of a client: input, its end, the size of its terminal."""
+    """Return the handler of a client's messages: input, its end, terminal sizes."""
 
     def receive(message: bytes) -> Awaitable[None] | None:
         if not message:
@@ -276,7 +276,7 @@ def _exec(
 
 
 def _conclude(feed: Feed, status: Mapping[str, object], protocol: str) -> None:
-    """Say how a command ended, and end its session."""
+    """Report how a command ended, and end its session."""
     if protocol != OLDEST:
         feed.put(bytes([STATUS]) + orjson.dumps(status))
     elif status is not SUCCESS:

@@ -1,4 +1,4 @@
-"""What a container leaves behind as its termination message.
+"""The termination message of a container.
 
 Source: kubelet 1.36 (`getTerminationMessage`, and the limits in `pkg/kubelet/container`).
 """
@@ -18,7 +18,7 @@ DEFAULT_PATH: Final = "/dev/termination-log"
 
 
 def read_message(path: Path) -> str:
-    """Return the end of what a container wrote into its file; empty if there is none."""
+    """Return the end of a container's termination message file; empty if missing."""
     try:
         return read_end(path, MOST_TOLD).decode(errors="replace")
     except OSError:
@@ -26,7 +26,7 @@ def read_message(path: Path) -> str:
 
 
 def with_message(exit: ContainerExit, each: RunningContainer) -> ContainerExit:
-    """Return an end with the last lines of the log, where a container failed and wants that."""
+    """Return an exit with the last lines of the log, if the container failed and asks for it."""
     wanted = each.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError"
     if exit.message or exit.code == 0 or not wanted:
         return exit

@@ -43,7 +43,7 @@ def files_of(
 
 
 class TokenCache:
-    """The tokens of one pod: each is asked for again when four fifths of its time are over.
+    """The tokens of one pod: each is renewed after four fifths of its lifetime.
 
     Source: kubelet 1.36, `pkg/kubelet/token`.
     """
@@ -68,7 +68,7 @@ def _key(source: JsonObject) -> tuple[str, str]:
 
 
 def changing(pod: JsonDict) -> list[str]:
-    """Return the names of the volumes whose files follow what they show."""
+    """Return the names of the volumes whose files follow their sources."""
     volumes = pod["spec"].get("volumes") or ()
     return [volume["name"] for volume in volumes if any(True for _ in _sources(volume))]
 

@@ -1,4 +1,4 @@
-"""How the range of a cluster's pods is divided: into the machine, nodes, and pods of each node.
+"""How the range of a cluster's pods is divided among the machine, nodes, and pods.
 
 The first block of the range is for the machine, a router and the nodes; each node gets one of the
 others as its `podCIDR`. Source of the size of a block: `--node-cidr-mask-size` of
@@ -16,7 +16,7 @@ FIRST_NODE: Final = 3
 
 
 class RangeError(Exception):
-    """There is no address, or no range, of the kind that is needed; `str` says which."""
+    """No suitable address or range is left; `str` says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class ClusterRange:
 
     @property
     def router(self) -> ipaddress.IPv4Address:
-        """The address of what passes packets on between the nodes and the machine."""
+        """The address of the router between the nodes and the machine."""
         return self.network[2]
 
     def node(self, number: int) -> ipaddress.IPv4Address:
@@ -90,7 +90,7 @@ class ClusterRange:
 
 
 class PodAddresses:
-    """The addresses of a node's pods: the next one that is free, so that none returns at once."""
+    """The addresses of a node's pods: assigned in turn, so that none is reused at once."""
 
     def __init__(self, cidr: str) -> None:
         self.network = ipaddress.IPv4Network(cidr)
@@ -99,7 +99,7 @@ class PodAddresses:
         self._taken: set[str] = set()
 
     def take(self) -> str:
-        """Return an address that no pod has. RangeError: there is none."""
+        """Return a free address. RangeError: there is none."""
         usable = self.network.num_addresses - 3  # not the network's, the gateway's, the last one
         for step in range(usable):
             number = (self._last - 1 + step) % usable + 2
@@ -111,5 +111,5 @@ class PodAddresses:
         raise RangeError(f"all {usable} addresses of {self.network} are in use")
 
     def give_back(self, address: str) -> None:
-        """Let an address be taken again."""
+        """Release an address."""
         self._taken.discard(address)

@@ -80,13 +80,13 @@ class ClusterNetwork:
             raise
 
     def add_node(self, name: str) -> "NodeNetwork":
-        """Return the network of a node, which is made at first. RangeError, SandboxError."""
+        """Return the network of a node, created if missing. RangeError, SandboxError."""
         if name not in self.nodes:
             self.nodes[name] = NodeNetwork(self, len(self.nodes))
         return self.nodes[name]
 
     def close(self) -> None:
-        """Take everything away."""
+        """Remove everything."""
         for each in self.nodes.values():
             each.close()
         # What is left goes with the nodes' namespaces.
@@ -102,7 +102,7 @@ class ClusterNetwork:
             self._claim = None
 
     def clean(self, work: Callable[[], None]) -> None:
-        """Do what has time, after all that was asked before."""
+        """Run deferred cleanups, after all earlier requests."""
         self._cleaning.submit(work)
 
     def _check_free(self) -> None:
@@ -159,7 +159,7 @@ class NodeNetwork:
         )
 
     def route(self, pod_cidr: str) -> None:
-        """Lead to the node's pods. SandboxError."""
+        """Route to the node's pods. SandboxError."""
         if self.addresses is not None:
             return
         addresses = PodAddresses(pod_cidr)
@@ -169,7 +169,7 @@ class NodeNetwork:
         self.addresses = addresses
 
     def add_pod(self, pod: JsonDict) -> Sandbox:
-        """Return a pod's place, which is made at first. SandboxError."""
+        """Return a pod's sandbox, created if missing. SandboxError."""
         uid = uid_of(pod)
         if uid not in self._pods:
             try:
@@ -179,7 +179,7 @@ class NodeNetwork:
         return self._pods[uid]
 
     def forget_pod(self, uid: str) -> None:
-        """Remove the place of a pod that has ended."""
+        """Remove the sandbox of a finished pod."""
         sandbox = self._pods.pop(uid, None)
         if sandbox is None or sandbox.namespaces is None:
             return
@@ -192,7 +192,7 @@ class NodeNetwork:
         self._take_back(sandbox, self._interfaces.pop(uid))
 
     def close(self) -> None:
-        """Take the node and its pods away."""
+        """Remove the node and its pods."""
         for uid in list(self._pods):
             self.forget_pod(uid)
         self.namespaces.close()
@@ -282,7 +282,7 @@ def _routes() -> list[dict[str, str]]:
 
 
 def _claimed(name: str, cluster: ClusterRange) -> socket.socket:
-    """Return what this process alone can have; it is gone with it. NetworkUnavailable."""
+    """Claim the network exclusively for this process. NetworkUnavailable."""
     found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         found.bind(f"\0dralab-network-{name}")

@@ -48,7 +48,7 @@ def host_ports_of(pod: JsonDict, ip: str) -> list[HostPort]:
 
 
 def rules(ports: Sequence[HostPort]) -> str:
-    """Return what `nft -f` is to read: it takes the place of the rules that were there."""
+    """Return the input of `nft -f`, which replaces the earlier rules."""
     replaced = f"table ip {TABLE}\ndelete table ip {TABLE}\n"
     if not ports:
         return replaced

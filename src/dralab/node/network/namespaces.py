@@ -1,4 +1,4 @@
-"""Network and IPC namespaces without names: they are gone when this process and theirs are.
+"""Network and IPC namespaces without names: they vanish with their processes.
 
 A thread enters one for a moment: what it starts or opens then belongs there. Linux alone has them,
 and only a process with CAP_SYS_ADMIN may make them.
@@ -24,7 +24,7 @@ class KernelNamespace:
     """One namespace, held by an open file until `close`."""
 
     def __init__(self, kind: int, name: str) -> None:
-        """Make one: `name` is what /proc calls its kind. OSError: this process may not."""
+        """Create one: `name` is its type in /proc. OSError: not permitted."""
         self.kind, self._own = kind, f"/proc/thread-self/ns/{name}"
         self._lock = threading.Lock()
         self._file: int | None = _in_thread(self._make)
@@ -37,7 +37,7 @@ class KernelNamespace:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Be in it with this thread alone. OSError: it is closed."""
+        """Enter it with this thread only. OSError: it is closed."""
         with contextlib.ExitStack() as back:
             with self._lock:
                 # A file of its own: the number of a closed one may already be another pod's.
@@ -50,7 +50,7 @@ class KernelNamespace:
             yield
 
     def close(self) -> None:
-        """Let it go: it is gone once no process is in it."""
+        """Close it: it vanishes once no process is in it."""
         with self._lock:
             if self._file is not None:
                 os.close(self._file)
@@ -91,7 +91,7 @@ class PodNamespaces:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Be in them with this thread alone. OSError: they are closed."""
+        """Enter them with this thread only. OSError: they are closed."""
         with self.net.entered(), self.ipc.entered() if self.ipc else contextlib.nullcontext():
             yield
 
@@ -107,18 +107,18 @@ class PodNamespaces:
             Path("/proc/sys", *name.split(".")).write_text(value)
 
     def close(self) -> None:
-        """Let them go."""
+        """Close them."""
         self.net.close()
         self.close_ipc()
 
     def close_ipc(self) -> None:
-        """Let the IPC namespace go: the network is shared with others."""
+        """Close the IPC namespace: the network is shared with others."""
         if self.ipc is not None:
             self.ipc.close()
 
 
 def problem() -> str:
-    """Return why this process can make no network namespaces; empty if it can."""
+    """Return why this process cannot create network namespaces; empty if it can."""
     try:
         PodNamespaces.new().close()
     except (OSError, AttributeError) as error:
@@ -137,7 +137,7 @@ def _checked(result: int, what: str) -> None:
 
 
 def _in_thread(work: Callable[[], T]) -> T:
-    """Do work in a thread that ends with it: it leaves no thread in another namespace."""
+    """Run work in its own thread, so that no thread stays in another namespace."""
     found: list[T] = []
     errors: list[BaseException] = []
 

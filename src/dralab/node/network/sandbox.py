@@ -1,4 +1,4 @@
-"""What the containers of a pod share: an address, and the namespaces in which they run."""
+"""The sandbox of a pod, which its containers share: an address, and namespaces."""
 
 import socket
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class SandboxError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """A pod's place on its node; without namespaces it shares the machine's network.
+    """A pod's sandbox on its node; without namespaces it shares the machine's network.
 
     `node` are the namespaces of its node, from which the kubelet asks it.
     """
@@ -28,12 +28,12 @@ class Sandbox:
 
     @property
     def address(self) -> str:
-        """Where its node reaches its ports."""
+        """The address of its ports for its node."""
         return LOOPBACK if self.node is None else self.ip
 
     @property
     def has_own_network(self) -> bool:
-        """Whether all ports there are the pod's: it does not share its node's network."""
+        """Whether it has its own network, and does not share its node's."""
         own, node = self.namespaces, self.node
         return own is not None and node is not None and own.net is not node.net
 
@@ -70,11 +70,11 @@ class PodNetwork(Protocol):
         ...
 
     def add_pod(self, pod: JsonDict) -> Sandbox:
-        """Return a pod's place, which is made at first. SandboxError."""
+        """Return a pod's sandbox, created if missing. SandboxError."""
         ...
 
     def forget_pod(self, uid: str) -> None:
-        """Remove the place of a pod that has ended."""
+        """Remove the sandbox of a finished pod."""
         ...
 
     def pod_cidr(self, node: JsonDict, others: Sequence[JsonDict]) -> str:
@@ -82,5 +82,5 @@ class PodNetwork(Protocol):
         ...
 
     def route(self, pod_cidr: str) -> None:
-        """Lead to the node's pods. SandboxError."""
+        """Route to the node's pods. SandboxError."""
         ...

@@ -33,7 +33,7 @@ def sysctls_of(pod: JsonDict) -> dict[str, str]:
 
 
 def refusal(pod: JsonDict) -> str:
-    """Return why a pod may not run for the parameters that it sets; empty if it may.
+    """Return why a pod may not run with its kernel parameters; empty if it may.
 
     >>> refusal(
     ...     {"spec": {"securityContext": {"sysctls": [{"name": "vm.swappiness", "value": "1"}]}}}
@@ -52,6 +52,6 @@ def refusal(pod: JsonDict) -> str:
 
 
 def _dotted(name: str) -> str:
-    """Return a name whose parts are separated by dots: the first separator says which it has."""
+    """Return a name with dots as separators; the first separator decides its form."""
     first = next((letter for letter in name if letter in "./"), ".")
     return name if first == "." else name.translate(str.maketrans("./", "/."))

@@ -34,7 +34,7 @@ def machine_lines(cluster: ClusterRange, router: str) -> list[str]:
 
 
 def router_lines(cluster: ClusterRange) -> list[str]:
-    """Give the router its way to the machine; what is nowhere in the cluster goes there too."""
+    """Give the router its route to the machine, which is also the default route."""
     return [
         "link set lo up",
         f"addr add {cluster.router}/32 dev {INSIDE}",
@@ -66,7 +66,7 @@ def node_lines(cluster: ClusterRange, address: IPv4Address) -> list[str]:
 
 
 def pods_in_router_lines(number: int, address: IPv4Address, pod_cidr: str) -> list[str]:
-    """Lead to the pods of a node; to run in the router's namespace."""
+    """Route to the pods of a node; to run in the router's namespace."""
     return [f"route add {pod_cidr} via {address} dev node{number} onlink"]
 
 

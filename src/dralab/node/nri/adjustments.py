@@ -1,4 +1,4 @@
-"""Applies the changes that NRI plugins make to a container, as far as possible.
+"""Applies the adjustments of NRI plugins to a container, as far as possible.
 
 Environment, mounts, devices, CDI devices, arguments and the set of CPUs are handed to the runtime;
 the rest (memory, shares, cgroups, hooks of the OCI runtime) needs cgroups and is told only.
@@ -20,7 +20,7 @@ def adjusted(
     adjustments: Sequence[tuple[str, Any]],
     inject: Callable[[ContainerConfig, Sequence[str]], None],
 ) -> tuple[ContainerStart, list[str]]:
-    """Return a container as its plugins want it, and a sentence on what each of them did.
+    """Return an adjusted container, and a sentence on each plugin's adjustments.
 
     `adjustments` are messages by plugin, `inject` applies CDI devices. NriError: two plugins want
     different things of the same entry.

@@ -1,4 +1,4 @@
-"""The hooks of a node's pods: what NRI plugins are told, and what they change.
+"""The NRI hooks of a node's pods: notifications and adjustments.
 
 Plugins take their time; the node's events do not wait for them. A thread makes the calls in order,
 and the pod is looked at again when the answer is there.
@@ -43,7 +43,7 @@ PERIOD: Final = 100_000
 
 @dataclass(slots=True)
 class _Asked:
-    """A container that plugins are asked about; `answer` once they have said all."""
+    """A container that plugins are asked about; `answer` once all have answered."""
 
     answer: list[tuple[str, Any]] | NriError | None = None
 
@@ -59,7 +59,7 @@ class _Sandbox:
 
 
 class NodeHooks:
-    """Tells the plugins of one node; its methods but those of `NriHost` are for its events."""
+    """Notifies the plugins of one node; methods other than `NriHost`'s are for its events."""
 
     def __init__(self, kubelet: "Kubelet", path: "Path") -> None:
         self.kubelet = kubelet
@@ -132,7 +132,7 @@ class NodeHooks:
         self._tell("RemoveContainer", about)
 
     def pod_stopped(self, pod: JsonDict) -> bool:
-        """Have plugins told that all containers of a pod are over; return whether they were."""
+        """Notify plugins that all containers of a pod have ended; return whether that worked."""
         sandbox = self._sandboxes.get(uid_of(pod))
         if sandbox is None or sandbox.stopped or not self.plugins.names:
             return True

@@ -46,7 +46,7 @@ class NriError(Exception):
 
 
 class NriHost(Protocol):
-    """What plugins are told of the node, and what they may ask it for. Any thread may call."""
+    """The node's interface for plugins. Thread-safe."""
 
     def state(self) -> tuple[list[Any], list[Any]]:
         """Return the pods and the containers that run, as messages."""
@@ -84,7 +84,7 @@ class NriPlugin:
         return answer.FromString(self.trunk.call(PLUGIN, method, payload, REQUEST))
 
     def tell(self, method: str, about: Any) -> None:
-        """Tell it of an event that needs no answer. TrunkError."""
+        """Send it an event that needs no answer. TrunkError."""
         m = wire.nri()
         if not self.old:
             try:
@@ -149,7 +149,7 @@ class NriPlugins:
     # --- requests ---------------------------------------------------------------------------
 
     def tell(self, method: str, about: Any) -> None:
-        """Tell all who asked for it of an event. NriError: one of them refused."""
+        """Send an event to all subscribers. NriError: one of them refused."""
         with self._turn:
             for plugin in list(self._plugins):
                 if plugin.wants(method):
@@ -171,7 +171,7 @@ class NriPlugins:
         return found
 
     def stopped(self, about: Any) -> None:
-        """Tell of a container that has ended; others may get what it had. NriError."""
+        """Send the end of a container; other containers may get its resources. NriError."""
         with self._turn:
             for plugin in list(self._plugins):
                 if plugin.wants("StopContainer"):

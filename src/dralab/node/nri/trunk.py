@@ -1,4 +1,4 @@
-"""One socket with two connections: the runtime's calls to a plugin, and the plugin's to it.
+"""One socket with two multiplexed connections: runtime to plugin, and plugin to runtime.
 
 Sources: ttrpc's PROTOCOL.md, and `pkg/net/multiplex` of github.com/containerd/nri 0.12.
 """
@@ -164,7 +164,7 @@ class Trunk:
         return bytes(found)
 
     def _take(self, connection: int) -> None:
-        """Take the messages that are whole."""
+        """Handle complete messages."""
         buffer = self._buffers[connection]
         while len(buffer) >= HEADER.size:
             length, stream, kind, _ = HEADER.unpack_from(buffer)

@@ -155,7 +155,7 @@ class _TimedContainer:
         self._cancel()
 
     def resize(self, resources: JsonObject) -> str:
-        """Note that other requests and limits hold: nothing is used here."""
+        """Accept other requests and limits: nothing is used here."""
         del resources
         return ""
 
