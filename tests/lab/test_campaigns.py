@@ -1,8 +1,13 @@
 """`dralab.campaign`: grids from Python, means with their intervals, differences in pairs."""
 
+import os
+import signal
+import threading
+
 import pytest
 
 import dralab
+from dralab.simulation.policies.shipping import fingerprint, shipped
 
 SCENARIO = {
     "name": "small",
@@ -55,8 +60,10 @@ def test_what_is_unknown_is_refused_with_what_there_is(grid):
         found.compare("wait_mean", baseline="easy")
     with pytest.raises(ValueError, match="engine: 'cloud' is not one of processes, dask"):
         dralab.campaign(SCENARIO, ["fgd"], engine="cloud")
-    with pytest.raises(TypeError, match="not classes"):
-        dralab.campaign(SCENARIO, [dict])
+    with pytest.raises(ValueError, match="scenarios: two have one name"):
+        dralab.campaign([SCENARIO, SCENARIO], ["fgd"])
+    with pytest.raises(ValueError, match=r"name: '\.\./x' cannot be the name of a file"):
+        dralab.campaign({**SCENARIO, "name": "../x"}, ["fgd"])
     with pytest.raises(ValueError, match="needs the address"):
         dralab.campaign(SCENARIO, ["fgd"], engine="dask")
     with pytest.raises(ValueError, match="at least one scenario"):
@@ -75,3 +82,111 @@ def test_finished_runs_are_kept_and_the_report_is_written(grid, tmp_path):
     page = (tmp_path / "out" / "report.html").read_text()
     assert "difference_ci95" in (tmp_path / "out" / "campaign.csv").read_text().splitlines()[0]
     assert '"errors"' in page
+
+
+WEIGHT = 2
+
+
+class Fullest(dralab.Policy):
+    def prefer(self, task, node):
+        return -WEIGHT * sum(node.gpus)
+
+
+def emptiest(weight):
+    class Emptiest(dralab.Policy):
+        def prefer(self, task, node):
+            return weight * sum(node.gpus)
+
+    return Emptiest
+
+
+def test_classes_are_compared_with_names(tmp_path):
+    pytest.importorskip("cloudpickle", reason="the extra workers is not installed")
+    given = ["firstfit", Fullest, emptiest(1)]
+    found = dralab.campaign(SCENARIO, given, seeds=range(2), folder=tmp_path, workers=1)
+    assert set(found.runs["scheduler"]) == {"firstfit", "Fullest", "Emptiest"}
+    kept = []
+    dralab.campaign(
+        SCENARIO, given, seeds=range(2), folder=tmp_path, progress=lambda *each: kept.append(each)
+    )
+    assert kept == [(6, 6, 6)]
+    other = dralab.campaign(
+        SCENARIO, [emptiest(-1)], seeds=range(2), folder=tmp_path, workers=1,
+        progress=lambda *each: kept.append(each),
+    )  # fmt: skip
+    assert kept[1] == (0, 0, 2)
+    assert len(other.runs) == 2
+    with pytest.raises(ValueError, match="two classes have one name"):
+        dralab.campaign(SCENARIO, [emptiest(1), emptiest(2)])
+
+
+@pytest.mark.thorough
+def test_classes_run_in_worker_processes(tmp_path):
+    pytest.importorskip("cloudpickle", reason="the extra workers is not installed")
+    one, other = (
+        dralab.campaign(
+            SCENARIO, [Fullest, emptiest(1)], seeds=range(2), folder=tmp_path / str(n), workers=n
+        )
+        for n in (1, 2)
+    )
+    assert one.runs.rows == other.runs.rows
+
+
+@pytest.mark.conformance
+def test_classes_run_on_dask(tmp_path):
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    with distributed.LocalCluster(n_workers=2, processes=True, dashboard_address=None) as cluster:
+        far = dralab.campaign(
+            SCENARIO, [Fullest, emptiest(1)], seeds=range(2), folder=tmp_path / "far",
+            engine="dask", address=cluster.scheduler_address,
+        )  # fmt: skip
+    near = dralab.campaign(SCENARIO, [Fullest, emptiest(1)], seeds=range(2), workers=1)
+    assert far.runs.rows == near.runs.rows
+
+
+def test_the_fingerprint_of_a_class_is_that_of_its_code(monkeypatch):
+    pytest.importorskip("cloudpickle", reason="the extra workers is not installed")
+    assert fingerprint(emptiest(1)) == fingerprint(emptiest(1))
+    assert fingerprint(emptiest(1)) != fingerprint(emptiest(2))
+    assert fingerprint(Fullest) != fingerprint(emptiest(1))
+    before = fingerprint(Fullest)
+    monkeypatch.setitem(globals(), "WEIGHT", 3)
+    assert fingerprint(Fullest) != before
+    assert shipped(Fullest) == shipped(Fullest)
+    assert shipped(Fullest).load() is Fullest
+
+
+def test_ctrl_c_keeps_what_is_done(tmp_path):
+    def press(done, kept, runs):
+        if done == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    found = dralab.campaign(
+        SCENARIO, ["firstfit"], seeds=range(9), folder=tmp_path, workers=1, progress=press
+    )
+    assert not found.complete
+    assert 3 <= len(found.runs) < 9
+    assert "stopped early" in repr(found)
+    assert dralab.campaign(
+        SCENARIO, ["firstfit"], seeds=range(9), folder=tmp_path, workers=1
+    ).complete
+
+
+def test_a_campaign_runs_from_a_thread():
+    found = []
+    thread = threading.Thread(
+        target=lambda: found.append(dralab.campaign(SCENARIO, ["fgd"], seeds=[1], workers=1))
+    )
+    thread.start()
+    thread.join()
+    assert len(found[0].runs) == 1
+
+
+def test_means_are_drawn_with_their_intervals_and_units(grid, tmp_path):
+    pytest.importorskip("matplotlib")
+    figure = grid[0].plot("wait_mean", tmp_path / "waits.svg")
+    (axis,) = figure.axes
+    assert axis.get_ylabel() == "wait_mean (s)"
+    assert {text.get_text() for text in axis.get_legend().get_texts()} == {"firstfit", "fgd"}
+    assert all(each.errorbar is not None for each in axis.containers if hasattr(each, "errorbar"))
+    assert (tmp_path / "waits.svg").read_text().startswith("<?xml")

@@ -1,12 +1,17 @@
 """`dralab.simulate`: what it takes, and a run as data."""
 
 import linecache
+import os
+import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
 import dralab
+from dralab.kernel.clock import SECOND, ManualClock
+from dralab.lab.progress import ProgressLine
 
 SCENARIO = {
     "name": "small",
@@ -88,6 +93,62 @@ def test_progress_is_told():
     assert seen[-1][1:] == (6, 6)
 
 
+def test_ctrl_c_ends_a_run_and_keeps_what_is_done():
+    many = {**SCENARIO, "workload": {"pods": [{**SCENARIO["workload"]["pods"][0], "count": 2000}]}}
+    pressed = []
+
+    def press(*_):
+        if not pressed:
+            pressed.append(os.kill(os.getpid(), signal.SIGINT))
+
+    run = dralab.simulate(many, progress=press)
+    assert not run.complete
+    assert 0 < run.summary["ended"] < 2000
+
+
+def test_a_simulation_runs_from_a_thread():
+    found = []
+    thread = threading.Thread(target=lambda: found.append(dralab.simulate(SCENARIO)))
+    thread.start()
+    thread.join()
+    assert found[0].complete
+
+
+def test_progress_is_shown_after_two_seconds_where_somebody_looks(capsys):
+    clock = ManualClock(0)
+    line = ProgressLine("week", clock, shown=True)
+    clock.advance(SECOND)
+    line.show("early")
+    clock.advance(2 * SECOND)
+    line.show("5 of 9 tasks over")
+    line.show("at once again")
+    line.close()
+    assert capsys.readouterr().err == "\rweek: 5 of 9 tasks over\r" + " " * 23 + "\r"
+    quiet = ProgressLine("week", clock, shown=False)
+    clock.advance(9 * SECOND)
+    quiet.show("5 of 9")
+    quiet.close()
+    assert capsys.readouterr().err == ""
+
+
+def test_tables_become_data_frames():
+    pd = pytest.importorskip("pandas")
+    run = dralab.simulate(SCENARIO)
+    assert list(run.tasks.to_pandas().columns) == list(run.tasks.columns)
+    frame = run.samples.to_pandas()
+    assert isinstance(frame, pd.DataFrame)
+    assert len(frame) == len(run.samples)
+    assert dralab.simulate(
+        pd.DataFrame(SCENARIO["workload"]["pods"]), fleet=SCENARIO["fleet"]
+    ).complete
+
+
+def test_a_notebook_shows_a_mistake_and_not_where_it_was_found():
+    with pytest.raises(dralab.InputError) as caught:
+        dralab.simulate({**SCENARIO, "scheduler": "nothing"})
+    assert caught.value._render_traceback_() == [f"InputError: {caught.value}"]
+
+
 def test_import_alone_reads_no_module_of_the_laboratory():
     code = "import sys, dralab; print([m for m in sys.modules if m.startswith('dralab.')])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -131,5 +192,8 @@ def test_a_mistake_of_a_policy_names_its_line():
 
 
 def test_a_policy_decides_something():
-    with pytest.raises(TypeError, match="Nothing defines none of order, prefer"):
-        type("Nothing", (dralab.Policy,), {})
+    class Nothing(dralab.Policy):
+        pass
+
+    with pytest.raises(dralab.InputError, match="Nothing defines none of order, prefer"):
+        dralab.simulate(SCENARIO, scheduler=Nothing)

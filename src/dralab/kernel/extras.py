@@ -16,6 +16,7 @@ EXTRAS: Final[Mapping[str, Sequence[str]]] = {
     "parquet": ("pyarrow",),
     "picture": ("matplotlib",),
     "uvloop": ("uvloop",),
+    "workers": ("cloudpickle",),
     "zeromq": ("zmq",),
 }
 

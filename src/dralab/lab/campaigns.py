@@ -11,9 +11,11 @@ import yaml
 
 from dralab.kernel.extras import require
 from dralab.lab.answers import ColumnTable
+from dralab.lab.progress import progress_line
 from dralab.simulation.campaigns import comparison, executors
 from dralab.simulation.campaigns.grid import Campaign, CampaignCase, Numbers
-from dralab.simulation.results import metrics
+from dralab.simulation.policies.shipping import shipped
+from dralab.simulation.results import metrics, outputs
 
 COMPARED: Final = ("makespan", "wait_mean", "bounded_slowdown_mean")
 Scenarios = str | PathLike[str] | Mapping[str, Any]
@@ -22,7 +24,7 @@ Progress = Callable[[int, int, int], None]
 
 def campaign(
     scenarios: Scenarios | Iterable[Scenarios],
-    schedulers: Iterable[str],
+    schedulers: Iterable[str | type],
     *,
     seeds: Iterable[int] = range(10),
     folder: str | PathLike[str] | None = None,
@@ -33,18 +35,21 @@ def campaign(
 ) -> "Grid":
     """Run every combination and return the numbers of all runs.
 
-    `scenarios` are files or mappings of scenarios, `schedulers` names or `file.py:Class` in the
-    folder of the scenario. With a `folder` finished runs are kept there and never repeated, so that
-    a grid that was stopped goes on. `engine` is "processes" (`workers` of them; default: one per
-    core) or "dask" with the `address` of its scheduler. `progress` gets how many runs are done, how
-    many of them were kept, and all. InputError: runs failed, or a scenario is wrong.
+    `scenarios` are files or mappings of scenarios, `schedulers` names, `file.py:Class` in the
+    folder of the scenario, or classes such as a `Policy` (extra: workers). With a `folder` finished
+    runs are kept there and never repeated, so that a grid that was stopped goes on. `engine` is
+    "processes" (`workers` of them; default: one per core) or "dask" with the `address` of its
+    scheduler. `progress` gets how many runs are done, how many of them were kept, and all; without
+    it a line is shown after two seconds. Ctrl-C keeps what is done: `complete` is False then.
+    InputError: runs failed, or a scenario is wrong. MissingExtraError.
     """
     found = [scenarios] if isinstance(scenarios, (str, PathLike, Mapping)) else list(scenarios)
     names, numbers = list(dict.fromkeys(schedulers)), list(dict.fromkeys(seeds))
     if not (found and names and numbers):
         raise ValueError("a campaign needs at least one scenario, one scheduler and one seed")
-    if not all(isinstance(name, str) for name in names):
-        raise TypeError("schedulers: a campaign takes names and `file.py:Class`, not classes")
+    chosen_by = {_name(each): shipped(each) if isinstance(each, type) else None for each in names}
+    if len(chosen_by) < len(names):
+        raise ValueError("schedulers: two classes have one name")
     if engine == "dask":
         if not address or workers is not None:
             raise ValueError('engine="dask" needs the address of its scheduler, and no workers')
@@ -56,10 +61,27 @@ def campaign(
     )
     with _kept(folder) as place:
         files = [_file(each, at, place) for at, each in enumerate(found)]
+        if len({file.stem for file in files}) < len(files):
+            raise ValueError("scenarios: two have one name")
         cases = [
-            CampaignCase(file, name, seed) for file in files for name in names for seed in numbers
+            CampaignCase(file, name, seed, policy=policy)
+            for file in files
+            for name, policy in chosen_by.items()
+            for seed in numbers
         ]
-        return Grid(executors.run(cases, place, chosen, progress=progress), names[0])
+        with progress_line("campaign") as line:
+
+            def tell(done: int, kept: int, runs: int) -> None:
+                line.show(f"{done} of {runs} runs ({kept} kept)")
+
+            done = executors.run(
+                cases, place, chosen, progress=progress or tell, interruptible=True
+            )
+        return Grid(done, next(iter(chosen_by)), complete=len(done) == len(cases))
+
+
+def _name(scheduler: str | type) -> str:
+    return scheduler.__name__ if isinstance(scheduler, type) else scheduler
 
 
 @contextmanager
@@ -76,16 +98,25 @@ def _file(scenario: Scenarios, number: int, folder: Path) -> Path:
     if not isinstance(scenario, Mapping):
         return Path(scenario).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{scenario.get('name', f'scenario-{number}')}.yaml"
+    name = str(scenario.get("name", f"scenario-{number}"))
+    if Path(name).name != name:
+        raise ValueError(f"scenarios[{number}]: name: {name!r} cannot be the name of a file")
+    path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(dict(scenario), sort_keys=False), encoding="utf-8")
     return path.resolve()
 
 
 class Grid:
-    """The numbers of all runs of a campaign, by scenario, scheduler and seed."""
+    """The numbers of all runs of a campaign, by scenario, scheduler and seed.
 
-    def __init__(self, found: Mapping[CampaignCase, Numbers], first: str) -> None:
+    `complete` is False where Ctrl-C left runs out. Times are in seconds.
+    """
+
+    def __init__(
+        self, found: Mapping[CampaignCase, Numbers], first: str, *, complete: bool = True
+    ) -> None:
         self._found = found
+        self.complete = complete
         self._first = first
 
     @property
@@ -116,6 +147,18 @@ class Grid:
         wanted = ("scenario", "scheduler", "runs", *comparison.COLUMNS[7:])
         return _columns(rows, wanted)
 
+    def plot(self, metric: str, file: str | PathLike[str] = "") -> Any:
+        """Draw the means of a number with their 95 % intervals; needs the extra `picture`.
+
+        With a `file` (png, svg, pdf) it is written; returns the matplotlib figure.
+        MissingExtraError.
+        """
+        outputs.check(picture="picture")
+        from dralab.simulation.reports import picture
+
+        rows = self._rows([metric], self._first)
+        return picture.draw_means(metric, rows, Path(file) if file else None)
+
     def report(self, folder: str | PathLike[str], metrics: Sequence[str] = COMPARED) -> None:
         """Write `campaign.csv`, `runs.csv` and `report.html`, as `dralab simulate campaign`."""
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -138,7 +181,8 @@ class Grid:
         )
 
     def __repr__(self) -> str:
-        return f"<Grid of {len(self._found)} runs>"
+        more = "" if self.complete else ", stopped early"
+        return f"<Grid of {len(self._found)} runs{more}>"
 
     def _repr_html_(self) -> str:
         return _columns(self._rows(COMPARED, self._first), comparison.COLUMNS)._repr_html_()

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from dralab.kernel.clock import SECOND
 from dralab.lab.answers import ColumnTable
+from dralab.lab.progress import progress_line
 from dralab.scenarios.errors import InputError
 from dralab.simulation import dispatch
 from dralab.simulation.reports import run as reports
@@ -44,25 +45,28 @@ def simulate(
     and `seed` replace what the scenario says. A class of yours runs in an `engine`: "fast" (the
     default), "ticks", "cluster" (the whole of `dralab up`) or "batch" (jobs on machines, and the
     default for them). `progress` gets the simulated seconds, the tasks
-    that are over, and all tasks; the last time at the end.
+    that are over, and all tasks; the last time at the end. Without it, a line is shown on terminals
+    and in notebooks after two seconds.
 
     Ctrl-C ends the run and keeps what is done: `complete` is False then. InputError: what is wrong,
     with its file and field.
     """
     found = load(scenario, scheduler=scheduler, seed=seed, fleet=fleet, engine=engine)
+    with progress_line(found.name) as line, _asked_to_stop() as stop:
 
-    def tell(now: int, over: int, tasks: int) -> None:
-        if progress is not None:
-            progress(now / SECOND, over, tasks)
+        def tell(now: int, over: int, tasks: int) -> None:
+            if progress is not None:
+                progress(now / SECOND, over, tasks)
+            else:
+                line.show(f"{over} of {tasks} tasks over, {now / SECOND / 3600:,.1f} h")
 
-    with _asked_to_stop() as stop:
         try:
             result = dispatch.begin(found).go(tell, stop)
         except InputError as error:
             # Where it came up here says nothing to whoever wrote the scenario or the policy.
             raise error.with_traceback(None) from None
-    over = sum(task.ended is not None for task in result.tasks)
-    tell(result.end, over, len(result.tasks))
+        over = sum(task.ended is not None for task in result.tasks)
+        tell(result.end, over, len(result.tasks))
     return Run(dispatch.measured(found, result))
 
 

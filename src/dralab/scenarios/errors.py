@@ -38,6 +38,10 @@ class InputError(ValueError):
         """Travel between the processes of a campaign."""
         return partial(InputError, line=self.line, where=self.where), (self.file, self.problem)
 
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows: where the mistake is, and not where it was found."""
+        return [f"{type(self).__name__}: {self}"]
+
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         return ": ".join(part for part in (place, self.where, self.problem) if part)

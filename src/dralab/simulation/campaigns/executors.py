@@ -112,10 +112,12 @@ def run(
     executor: Executor,
     *,
     progress: Callable[[int, int, int], None] | None = None,
+    interruptible: bool = False,
 ) -> dict[CampaignCase, Numbers]:
     """Run what is not done yet; return all numbers. `progress` gets done, reused and all.
 
-    InputError: runs failed; the others are done and kept.
+    An `interruptible` campaign returns what there is at Ctrl-C. InputError: runs failed; the others
+    are done and kept.
     """
     runs = folder / "runs"
     runs.mkdir(parents=True, exist_ok=True)
@@ -130,21 +132,25 @@ def run(
     if progress is not None:
         progress(len(found), reused, len(cases))
     failed: list[tuple[CampaignCase, Exception]] = []
-    for case, numbers in executor.run(missing):
-        if isinstance(numbers, Exception):
-            failed.append((case, numbers))
-            continue
-        _write(runs / f"{digests[case]}.json", case, numbers)
-        found[case] = numbers
-        if progress is not None:
-            progress(len(found), reused, len(cases))
+    try:
+        for case, numbers in executor.run(missing):
+            if isinstance(numbers, Exception):
+                failed.append((case, numbers))
+                continue
+            _write(runs / f"{digests[case]}.json", case, numbers)
+            found[case] = numbers
+            if progress is not None:
+                progress(len(found), reused, len(cases))
+    except KeyboardInterrupt:
+        if not interruptible:
+            raise
     if failed:
         case, error = failed[0]
         problem = f"{len(failed)} of {len(cases)} runs failed; the others are kept. The first: "
         told = str(error) if isinstance(error, InputError) else repr(error)
         where = f"{case.scheduler}, seed {case.seed}"
         raise InputError(case.scenario, problem + told, where=where) from error
-    return {case: found[case] for case in cases}
+    return {case: found[case] for case in cases if case in found}
 
 
 def _write(path: Path, case: CampaignCase, numbers: Numbers) -> None:

@@ -8,7 +8,8 @@ from dralab.scenarios import code
 from dralab.scenarios.errors import InputError
 from dralab.scenarios.fields import Fields, load
 from dralab.scenarios.tables import Table, field, file, label, number, row, whole
-from dralab.simulation import dispatch
+from dralab.simulation import checkpoints, dispatch
+from dralab.simulation.policies.shipping import ShippedPolicy
 from dralab.simulation.results import metrics
 from dralab.simulation.scenario import scenario
 from dralab.simulation.scenario.scenario import DECIDES, Scenario, digest
@@ -29,13 +30,17 @@ Numbers = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CampaignCase:
-    """One run. `nodes` is set where it is a placement of an openb trace, not a scenario."""
+    """One run. `nodes` is set where it is a placement of an openb trace, not a scenario.
+
+    `policy` is the class that `scheduler` names, where that is not the name of one in a file.
+    """
 
     scenario: Path
     scheduler: str
     seed: int
     nodes: Path | None = None
     ratio: float = 1.3
+    policy: ShippedPolicy | None = None
 
     @property
     def name(self) -> str:
@@ -45,7 +50,10 @@ class CampaignCase:
     def load(self) -> Scenario:
         """Read what is run."""
         if self.nodes is None:
-            return scenario.load(self.scenario, seed=self.seed, scheduler=self.scheduler)
+            policy = None if self.policy is None else self.policy.load()
+            return scenario.load(
+                self.scenario, seed=self.seed, scheduler=self.scheduler, policy=policy
+            )
         return scenario.placement(
             self.nodes,
             self.scenario,
@@ -56,7 +64,10 @@ class CampaignCase:
 
     def digest(self) -> str:
         """Return what the result depends on as a short text: the same text, the same result."""
-        return digest(self.load())[:32]
+        whole = digest(self.load())
+        if self.policy is not None:
+            whole = checkpoints.digest((whole, self.policy.fingerprint), [])
+        return whole[:32]
 
     def run(self) -> Numbers:
         """Run it, and return its numbers."""

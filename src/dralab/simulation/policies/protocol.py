@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dralab.scenarios.code import DECISIONS
-
 WHOLE_GPU = 1000
 
 
@@ -35,11 +33,6 @@ class OwnPolicy:
 
     rng: random.Random
     state: "PolicyState"
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if not any(hasattr(cls, name) for name in DECISIONS):
-            raise TypeError(f"{cls.__name__} defines none of {', '.join(DECISIONS)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

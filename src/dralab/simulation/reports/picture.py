@@ -1,5 +1,6 @@
 """The charts of a run as one PNG or SVG file (extra: picture)."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,10 +46,44 @@ def draw(result: Result, path: Path | None = None) -> Any:
         axes[3].step(waits, shares, where="post")
         axes[3].set(xlabel="wait (h)", ylabel="tasks (%)", ylim=(0, 101))
         figure.suptitle(f"{result.name} · {result.scheduler} · seed {result.seed}")
-        if path is not None:
-            unnamed = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix, "Software")
-            figure.savefig(path, metadata={unnamed: None}, dpi=110)
+        _save(figure, path)
     return figure
+
+
+def draw_means(metric: str, rows: Sequence[Mapping[str, Any]], path: Path | None = None) -> Any:
+    """Return the figure of a number's means over the seeds, with half of their 95 % intervals."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"svg.hashsalt": "dralab"}):
+        names = list(dict.fromkeys(row["scenario"] for row in rows))
+        schedulers = list(dict.fromkeys(row["scheduler"] for row in rows))
+        figure = Figure(figsize=(max(4.0, 1.1 * len(rows)), 4), layout="constrained")
+        axis = figure.subplots()
+        width = 0.8 / len(schedulers)
+        for number, scheduler in enumerate(schedulers):
+            own = [row for row in rows if row["scheduler"] == scheduler]
+            axis.bar(
+                [names.index(row["scenario"]) + number * width for row in own],
+                [row["mean"] for row in own],
+                width,
+                yerr=[row["ci95"] or 0 for row in own],
+                capsize=4,
+                label=scheduler,
+            )
+        middle = 0.4 - width / 2
+        axis.set_xticks([place + middle for place in range(len(names))], names)
+        axis.set(ylabel=metrics.titled(metric))
+        axis.legend()
+        axis.set_title("mean over the seeds and its 95 % interval", fontsize="small")
+        _save(figure, path)
+    return figure
+
+
+def _save(figure: Any, path: Path | None) -> None:
+    if path is not None:
+        unnamed = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix, "Software")
+        figure.savefig(path, metadata={unnamed: None}, dpi=110)
 
 
 def _gantt(axis: object, chart: Chart) -> None:

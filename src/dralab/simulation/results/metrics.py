@@ -71,6 +71,23 @@ def definition_of(name: str) -> str:
     return DEFINITIONS[base if kind in SPREAD and base in COLUMNS else name]
 
 
+# The units of those that are not plain numbers.
+UNITS: Final[Mapping[str, str]] = {
+    "joules": "J", "makespan": "s", "throughput_per_hour": "1/h", "turnaround": "s", "wait": "s",
+}  # fmt: skip
+
+
+def titled(name: str) -> str:
+    """Return a number's name with its unit.
+
+    >>> titled("wait_p95"), titled("tasks")
+    ('wait_p95 (s)', 'tasks')
+    """
+    base, _, kind = name.rpartition("_")
+    unit = UNITS.get(base if kind in SPREAD else name)
+    return f"{name} ({unit})" if unit else name
+
+
 def is_known(name: str) -> bool:
     """Return whether runs have a number of that name."""
     try:
