@@ -176,7 +176,7 @@ class PodLife:
                 self._restart(each, f"Container {each.name} definition changed, will be restarted")
 
     def allocated(self) -> JsonDict:
-        """Return the pod's specification with its allocated resources; None once it has ended."""
+        """Return the pod's spec with its allocated resources; no containers once it has ended."""
         if self.verdict is not None:
             return {"containers": []}
         return with_allocated(self.pod["spec"], [*self.inits, *self.mains])

@@ -1,4 +1,4 @@
-"""Devices that are made ready after their allocation (KEP-5007): which conditions they await.
+"""Binding conditions of devices that are prepared after their allocation (KEP-5007).
 
 A driver names them in its slices, the allocation repeats them, and `status.devices` of the claim
 says which are met. Source: kube-scheduler's DynamicResources (PreBind).
@@ -13,7 +13,7 @@ from dralab.values.json_types import JsonObject
 
 
 class AwaitedDevice(NamedTuple):
-    """A device of a claim: the conditions that it awaits, and one by which it has failed."""
+    """A device of a claim: its missing conditions, and its failure condition, if true."""
 
     driver: str
     pool: str
@@ -26,7 +26,7 @@ class AwaitedDevice(NamedTuple):
 
 
 def allocated_devices(claim: JsonObject) -> Iterator[AwaitedDevice]:
-    """Yield the devices of a claim, each with what keeps it from being used."""
+    """Yield the devices of a claim, each with its missing conditions."""
     reported = status_of(claim).get("devices") or ()
     for item in results_of(allocation_of(claim)):
         states = {

@@ -9,7 +9,7 @@ from dralab.values.json_types import JsonObject
 
 
 def covers(budget: JsonObject, pod: JsonObject) -> bool:
-    """Return whether a budget is about a pod; one without a selector is about none.
+    """Return whether a budget covers a pod; without a selector it covers none.
 
     >>> budget = {"metadata": {"namespace": "ml"}, "spec": {"selector": {}}}
     >>> covers(budget, {"metadata": {"namespace": "ml"}}), covers(budget, {"metadata": {}})

@@ -1,4 +1,4 @@
-"""Claims of devices, as pods name them and as their status says who has what.
+"""Claims of devices: how pods name them, and what their status holds.
 
 Sources: k8s.io/dynamic-resource-allocation `resourceclaim` (Name, IsReservedForPod); KEP-5729 for
 claims of pod groups, KEP-5004 for the claim of extended resources.
@@ -16,7 +16,7 @@ UNPREPARE: Final = "NodeUnprepareResources"
 
 
 class PodClaim(NamedTuple):
-    """One entry of `resourceClaims` of a pod or PodGroup, and what was made for it.
+    """One entry of `resourceClaims` of a pod or PodGroup, and the claim created for it.
 
     `claim` and `template` are the names that the entry gives, empty if it gives none. `made` is
     what the status says of it: None while it says nothing, empty if no claim was needed.
@@ -31,7 +31,7 @@ class PodClaim(NamedTuple):
 
     @property
     def name(self) -> str | None:
-        """The name of the claim; None while it is not made, empty if none is needed."""
+        """The name of the claim; None while it is not created, empty if none is needed."""
         return self.claim or self.made
 
 
@@ -73,7 +73,7 @@ def claims_by_entry(pod: JsonObject) -> dict[str, str]:
 
 
 def made_claims(obj: JsonObject) -> dict[str, str]:
-    """Return what was made for the entries of a pod or PodGroup; empty if no claim was needed.
+    """Return the claims created for the entries of a pod or PodGroup; empty if none was needed.
 
     An entry that the status does not mention is not in it.
     """
@@ -91,28 +91,28 @@ def claim_names(pod: JsonObject) -> list[str]:
 
 
 def extended_claim(pod: JsonObject) -> JsonObject:
-    """Return what a pod's status says of the claim for its extended resources; empty: none."""
+    """Return a pod's status of the claim for its extended resources; empty without one."""
     found: JsonObject = status_of(pod).get("extendedResourceClaimStatus") or {}
     return found
 
 
 def uses_claims(pod: JsonObject) -> bool:
-    """Return whether a pod has claims, made already or not."""
+    """Return whether a pod has claims, created already or not."""
     return bool(spec_of(pod).get("resourceClaims") or extended_claim(pod))
 
 
 def is_shared(item: PodClaim, group: JsonObject) -> bool:
-    """Return whether an entry of a pod is one of its PodGroup: then the claim is the group's."""
+    """Return whether an entry of a pod refers to its PodGroup's claim."""
     return any(item[:3] == other[:3] for other in pod_claims(group))
 
 
 def has_device_claims(pod: JsonObject) -> bool:
-    """Return whether a pod asks for devices as k8srm does, which today's scheduler cannot give."""
+    """Return whether a pod asks for devices of k8srm, which today's scheduler does not allocate."""
     return bool(spec_of(pod).get("deviceClaims"))
 
 
 def claims_for_scheduler(pod: JsonObject) -> list[PodClaim]:
-    """Return the entries of a pod whose devices today's scheduler gives."""
+    """Return the entries of a pod that today's scheduler allocates."""
     return [item for item in pod_claims(pod) if not item.is_classic]
 
 
@@ -146,7 +146,7 @@ def requests_of(spec: JsonObject) -> Sequence[JsonObject]:
 
 
 def alternatives_of(request: JsonObject) -> Sequence[JsonObject]:
-    """Return what would serve a request: its alternatives in order, or the one thing it asks."""
+    """Return the alternatives of a request in order, or the request itself."""
     found: Sequence[JsonObject] = request.get("firstAvailable") or (request.get("exactly") or {},)
     return found
 
@@ -164,7 +164,7 @@ def results_of(allocation: JsonObject | None) -> Sequence[JsonObject]:
 
 
 class Holding(NamedTuple):
-    """What one result of an allocation keeps from other claims: a device, or a part of it.
+    """What one result of an allocation holds: a device, or a part of it.
 
     `share` is the id of the part, empty where the device is held whole; a part takes `consumed` of
     the device's capacities, as quantities.
@@ -178,7 +178,7 @@ class Holding(NamedTuple):
 
 
 def holds(allocation: JsonObject | None) -> list[Holding]:
-    """Return what an allocation keeps from others.
+    """Return what an allocation holds.
 
     Admin access watches a device and does not hold it.
 
@@ -216,7 +216,7 @@ def is_reserved_for(claim: JsonObject, uid: str) -> bool:
 
 
 def skipped_operations(allocation: JsonObject | None) -> dict[str, frozenset[str]]:
-    """Return, by driver, what a node leaves out for a claim: what all its devices can do without.
+    """Return the node operations to skip for a claim, by driver: those that all devices allow.
 
     >>> each = {"driver": "d", "skipNodeOperations": ["*"]}
     >>> skipped_operations({"devices": {"results": [each, {"driver": "d"}]}})

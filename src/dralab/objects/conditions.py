@@ -18,13 +18,13 @@ def condition_of(obj: JsonObject, type: str) -> JsonObject | None:
 
 
 def condition_status(obj: JsonObject, type: str) -> str:
-    """Return `True`, `False` or `Unknown` as a condition says; empty if there is none."""
+    """Return a condition's status: `True`, `False` or `Unknown`; empty without the condition."""
     condition = condition_of(obj, type) or {}
     return condition.get("status") or ""
 
 
 def is_true(obj: JsonObject, type: str) -> bool:
-    """Return whether a condition is there and true."""
+    """Return whether a condition exists and is true."""
     return condition_status(obj, type) == "True"
 
 

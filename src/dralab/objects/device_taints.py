@@ -29,12 +29,12 @@ class DeviceTaint:
 
     @property
     def repels(self) -> bool:
-        """Whether the taint matters to an allocation at all."""
+        """Whether the taint affects allocations."""
         return self.effect in {"NoSchedule", "NoExecute"}
 
 
 def rule_selects(rule: JsonObject, driver: str, pool: str, device: str | None = None) -> bool:
-    """Return whether a DeviceTaintRule is about a device; without one, whether about the pool.
+    """Return whether a DeviceTaintRule selects a device; without a device, the pool.
 
     No selector selects no device, an empty one selects all.
 
@@ -51,7 +51,7 @@ def rule_selects(rule: JsonObject, driver: str, pool: str, device: str | None = 
 
 @dataclass(frozen=True, slots=True)
 class DeviceToleration:
-    """A taint that a request puts up with; `written` is the mapping that results repeat."""
+    """A toleration of a request; `written` is the mapping that results copy."""
 
     key: str = ""
     operator: str = "Equal"
@@ -61,7 +61,7 @@ class DeviceToleration:
 
     @classmethod
     def read(cls, toleration: JsonObject) -> Self:
-        """Return a toleration; its seconds matter to evictions alone and stay in `written`."""
+        """Return a toleration; its seconds only affect evictions and stay in `written`."""
         return cls(
             key=toleration.get("key") or "",
             operator=toleration.get("operator") or "Equal",

@@ -19,7 +19,7 @@ SYNTHETIC: Final = "resource.kubernetes.io/extended-resource-claim"
 
 
 def classes_by_resource(classes: Iterable[JsonObject]) -> dict[str, str]:
-    """Return which class provides which extended resource.
+    """Return the classes by the extended resources that they provide.
 
     Of several classes with one resource the newest wins, then the first by name.
     """

@@ -1,4 +1,4 @@
-"""The ports of a node that pods take for themselves, and which of them exclude each other.
+"""Host ports of pods, and which of them conflict.
 
 Source: kube-scheduler `util.GetHostPorts` and `framework.HostPortInfo`; the kubelet asks the same.
 """
@@ -11,7 +11,7 @@ EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - the API's word for every addres
 
 
 class TakenPort(NamedTuple):
-    """A port of a node that a container takes."""
+    """A host port of a container."""
 
     address: str
     protocol: str
@@ -19,7 +19,7 @@ class TakenPort(NamedTuple):
 
 
 def host_ports(spec: JsonObject) -> frozenset[TakenPort]:
-    """Return the ports of its node that a pod takes; init containers count if they are sidecars.
+    """Return the host ports of a pod; init containers count if they are sidecars.
 
     >>> host_ports({"containers": [{"ports": [{"containerPort": 80, "hostPort": 8080}]}]})
     frozenset({TakenPort(address='0.0.0.0', protocol='TCP', number=8080)})
@@ -36,7 +36,7 @@ def host_ports(spec: JsonObject) -> frozenset[TakenPort]:
 
 
 def collide(mine: TakenPort, other: TakenPort) -> bool:
-    """Return whether two host ports exclude each other."""
+    """Return whether two host ports conflict."""
     return mine[1:] == other[1:] and (
         mine.address == other.address or EVERY_ADDRESS in {mine.address, other.address}
     )

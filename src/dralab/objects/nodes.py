@@ -1,4 +1,4 @@
-"""What a node says of itself: whether it is cordoned, what it offers, what selects it."""
+"""Reading nodes: cordons, allocatable amounts, and selectors."""
 
 import re
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def offered(node: JsonObject) -> Mapping[str, Any]:
 
 
 def release_of(node: JsonObject) -> tuple[int, int]:
-    """Return the release of Kubernetes that the kubelet of a node is of; (0, 0) if it is not told.
+    """Return the Kubernetes release of a node's kubelet; (0, 0) if unknown.
 
     >>> release_of({"status": {"nodeInfo": {"kubeletVersion": "v1.37.2-eks-1"}}})
     (1, 37)

@@ -1,4 +1,4 @@
-"""PodGroups and CompositePodGroups of scheduling.k8s.io: what each says, and which belong together.
+"""PodGroups and CompositePodGroups of scheduling.k8s.io: their fields, and their trees.
 
 A pod names its group, a group its parent; a workload's groups form a tree of at most four levels.
 v1alpha2 (Kubernetes 1.36) has pod groups alone and other words for their disruption.
@@ -28,7 +28,7 @@ def least_of(group: JsonObject) -> int | None:
 
 
 def topology_of(group: JsonObject) -> str:
-    """Return the node label of which all pods of a group need one value; empty without any."""
+    """Return the node label whose value all pods of a group must share; empty without one."""
     constraints = (spec_of(group).get("schedulingConstraints") or {}).get("topology") or [{}]
     key: str = constraints[0].get("key") or ""
     return key
@@ -129,7 +129,7 @@ class PodGroups:
         return spec_of(roots[-1][1]).get("priority") if roots else None
 
     def unit_of(self, key: NamespacedName) -> tuple[GroupKind, JsonDict] | None:
-        """Return the highest group over a PodGroup that ends as a whole; None: each pod alone."""
+        """Return the highest group over a PodGroup that is disrupted as a whole, or None."""
         whole = [each for each in self.above(key) if ends_as_one(each[1])]
         return whole[-1] if whole else None
 

@@ -79,7 +79,7 @@ class CheckedPod:
 
     @property
     def has_own_users(self) -> bool:
-        """Whether its users are its own, at a version of the standard that allows more then."""
+        """Whether it has a user namespace, at a version of the standard that relaxes rules."""
         return self.spec.get("hostUsers") is False and self.version >= OWN_USERS
 
     @property

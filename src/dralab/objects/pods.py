@@ -20,7 +20,7 @@ def is_finished(pod: JsonObject) -> bool:
 
 
 def is_mirror(pod: JsonObject) -> bool:
-    """Return whether a pod stands for one that a kubelet runs from a file."""
+    """Return whether a pod is a mirror of a static pod."""
     return MIRROR in annotations_of(pod)
 
 

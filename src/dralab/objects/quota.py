@@ -61,7 +61,7 @@ def usage(resource: str, group: str, obj: JsonObject) -> dict[str, Number]:
 
 
 def kind_counted(name: str) -> tuple[str, str] | None:
-    """Return plural and group of the kind that alone is counted by a name in a quota.
+    """Return plural and group of the only kind that a name in a quota counts.
 
     None for the kinds that every quota is about.
 
@@ -82,7 +82,7 @@ def is_device(name: str) -> bool:
 
 
 def selects(spec: JsonObject, resource: str, group: str, obj: JsonObject) -> bool:
-    """Return whether a quota's scopes are about an object; without scopes every quota is."""
+    """Return whether a quota's scopes match an object; without scopes all match."""
     scopes = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
     scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     if not scopes:
@@ -194,7 +194,7 @@ def _class_and_count(detail: JsonObject) -> tuple[str, Number]:
 
 
 def _in_volume_scope(scope: JsonObject, claim: JsonObject) -> bool:
-    """Whether a claim has, is given or awaits an attributes class that the scope is about."""
+    """Whether a claim has or awaits an attributes class that the scope matches."""
     if scope["scopeName"] != "VolumeAttributesClass":
         return False
     status = status_of(claim)
@@ -208,7 +208,7 @@ def _in_volume_scope(scope: JsonObject, claim: JsonObject) -> bool:
 
 
 def _fits(scope: JsonObject, name: str) -> bool:
-    """Whether a scope is about what has a class of that name; empty if it has none."""
+    """Whether a scope matches a class name; empty: no class."""
     values = scope.get("values") or ()
     match scope.get("operator", "Exists"):
         case "In":
@@ -244,7 +244,7 @@ def _in_scope(scope: JsonObject, pod: JsonObject) -> bool:
 
 
 def _affinity_terms(affinity: JsonObject) -> Iterator[JsonObject]:
-    """Yield the terms about other pods: required and preferred, near and apart."""
+    """Yield the pod affinity terms: required and preferred, affinity and anti-affinity."""
     for sort in ("podAffinity", "podAntiAffinity"):
         terms = affinity.get(sort) or {}
         yield from terms.get("requiredDuringSchedulingIgnoredDuringExecution") or ()

@@ -20,7 +20,7 @@ MOST: Final = 1 << 56
 
 
 def requested(resources: JsonObject | None) -> JsonDict:
-    """Return what `resources` of a container or pod request: what only has a limit, that much.
+    """Return the requests in `resources` of a container or pod; limits are the default.
 
     A server fills requests in from limits; files may not have been there.
 
@@ -136,7 +136,7 @@ def amount_of(resource: str, units: int) -> str:
 
 
 def _given(spec: JsonObject, status: JsonObject) -> dict[str, list[dict[str, int]]]:
-    """Return what containers that can be resized have, and what they were promised, by name."""
+    """Return the actual and the allocated resources of resizable containers, by name."""
     sidecars = [
         each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"
     ]
@@ -163,7 +163,7 @@ def _is_infeasible(status: JsonObject) -> bool:
 def _of_claims(
     claimed: Iterable[JsonObject],
 ) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
-    """Return what claims take of the node once, and what they take for each container by name."""
+    """Return the node resources that claims take once, and for each container by name."""
     once: dict[str, int] = {}
     each: dict[str, dict[str, int]] = {}
     for status in claimed:

@@ -72,7 +72,7 @@ def covers(toleration: JsonObject, taint: JsonObject) -> bool:
 
 
 def is_about(toleration: JsonObject, key: str, effect: str) -> bool:
-    """Return whether a toleration names the key and effect of a taint, or leaves them open."""
+    """Return whether a toleration matches the key and effect of a taint."""
     return toleration.get("effect") in {effect, None, ""} and (
         toleration.get("key") in {key, None, ""}
     )
@@ -91,7 +91,7 @@ def untolerated(
 def leaves_at(
     tolerations: Sequence[JsonObject], taints: Iterable[tuple[JsonObject, int]], came: int
 ) -> int | None:
-    """Return when a pod must leave a node with such taints, each since a time; None: it may stay.
+    """Return when a pod must leave a node, by its taints' start times; None if it may stay.
 
     `tolerationSeconds` count from when both the taint and the pod are there, in nanoseconds (as in
     the tainteviction controller): a pod that comes to a node tainted long ago has all of them.

@@ -1,4 +1,4 @@
-"""Which persistent volume serves which claim.
+"""Matching persistent volumes to claims.
 
 Source: k8s.io/component-helpers `storage/volume` (FindMatchingVolume).
 """
@@ -34,7 +34,7 @@ def class_of(claim: JsonObject) -> str:
 
 
 def is_bound(claim: JsonObject) -> bool:
-    """Return whether a claim has its volume, and both sides know."""
+    """Return whether a claim and its volume are bound on both sides."""
     done = BIND_COMPLETED in annotations_of(claim)
     return done and bool(claim["spec"].get("volumeName"))
 
@@ -68,12 +68,12 @@ def serves(volume: JsonObject, claim: JsonObject) -> bool:
 
 
 def is_exclusive(claim: JsonObject) -> bool:
-    """Return whether one pod alone may use a claim."""
+    """Return whether only one pod may use a claim."""
     return "ReadWriteOncePod" in (claim["spec"].get("accessModes") or ())
 
 
 def reaches_zone(volume: JsonObject, node: Mapping[str, str]) -> bool:
-    """Return whether a node with these labels is where a volume's labels say that it is.
+    """Return whether a node with these labels is in the zone of a volume.
 
     A label may name several zones, with `__` between them. Source: VolumeZone.
     """
@@ -99,12 +99,12 @@ def asked(claim: JsonObject) -> str:
 
 
 def is_too_small(volume: JsonObject, claim: JsonObject) -> bool:
-    """Return whether a claim asks for more than its volume has: it was made larger since."""
+    """Return whether a claim asks for more than its volume has, because it was enlarged."""
     return bool(size_of(volume) < parse_any(asked(claim)))
 
 
 def place_of(volume: JsonObject) -> str:
-    """Return under which claim, or under which class without one, a volume is looked for."""
+    """Return the index key of a volume: its claim, or its class without one."""
     held = volume["spec"].get("claimRef")
     if held is None:
         return f"class {class_of(volume)}"
@@ -112,7 +112,7 @@ def place_of(volume: JsonObject) -> str:
 
 
 def places_for(claim: JsonObject) -> tuple[str, str]:
-    """Return where volumes for a claim are looked for, as `place_of` names it."""
+    """Return the index keys of volumes for a claim, as of `place_of`."""
     metadata = claim["metadata"]
     return f"claim {metadata['namespace']}/{metadata['name']}", f"class {class_of(claim)}"
 
@@ -132,7 +132,7 @@ def best_for(
 
 
 def reference(claim: JsonObject) -> dict[str, str]:
-    """Return how a volume refers to its claim."""
+    """Return the claimRef of a volume for a claim."""
     metadata = claim["metadata"]
     return {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""The pods that a workload asks for, for tools that read files, and how a Job has ended.
+"""The pods of a workload, for tools that read files; and how a Job has ended.
 
 Deployment, ReplicaSet, ReplicationController and StatefulSet make as many as their `replicas`, a
 Job as many as run at once, a DaemonSet one for each node.
@@ -43,7 +43,7 @@ def pods_of(workload: Mapping[str, Any], nodes: Sequence[str] = ()) -> Iterator[
 
 
 def group_spec(job: Mapping[str, Any]) -> JsonDict | None:
-    """Return the spec of the PodGroup that a Job asks for (KEP-5547); None: it asks for none.
+    """Return the spec of a Job's PodGroup (KEP-5547); None if it has none.
 
     >>> group_spec({"spec": {"parallelism": 2, "scheduling": {"schedulingPolicy": {"gang": {}}}}})
     {'schedulingPolicy': {'gang': {'minCount': 2}}}

@@ -1,4 +1,4 @@
-"""Names of the claims that are made for pods of older generations."""
+"""Names of the claims that are created for pods of older generations."""
 
 import hashlib
 from collections.abc import Mapping

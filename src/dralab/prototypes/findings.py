@@ -30,7 +30,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormalizedDocument:
-    """A document as it was read: `document` is its form in the generation's last stage."""
+    """A document as it was read; `document` is its form in the generation's last stage."""
 
     document: JsonDict
     findings: tuple[Finding, ...] = ()
@@ -45,11 +45,11 @@ class NormalizedDocument:
 
     @property
     def problem(self) -> str:
-        """The first thing that is wrong, with its field; empty if nothing is."""
+        """The first error, with its field; empty if there is none."""
         return next((str(each) for each in self.findings if each.level == "invalid"), "")
 
     def has_readable(self, field: str) -> bool:
-        """Return whether nothing is wrong with a field of the document or below it."""
+        """Return whether a field of the document and the fields below it have no errors."""
         below = (f"{field}.", f"{field}[")
         return not any(
             each.level == "invalid" and (each.field in {"", field} or each.field.startswith(below))
@@ -58,7 +58,7 @@ class NormalizedDocument:
 
 
 def legacy(field: str, message: str) -> Finding:
-    """A field that was read as something else."""
+    """A field that was reinterpreted."""
     return Finding("legacy", field, message)
 
 

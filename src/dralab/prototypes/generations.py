@@ -54,7 +54,7 @@ class KnownGeneration:
         return checked(item, self.normalize)
 
     def read_all(self, items: Sequence[Mapping[str, Any]]) -> list[NormalizedDocument]:
-        """Return documents as it reads them together: one may say what another one means."""
+        """Return documents read together: one may define what another one refers to."""
         return self.together([self.read(item) for item in items])
 
     def cluster(

@@ -126,7 +126,7 @@ def ask(
     admin: bool = False,
     device_class: str = ANY,
 ) -> Way:
-    """Return one way to meet a request: so many devices, or `everything` that matches.
+    """Return one way to meet a request: a number of devices, or `everything` that matches.
 
     `where` are CEL expressions as in resource.k8s.io/v1.
     """
@@ -190,7 +190,7 @@ def claim(
 
 
 class Objects:
-    """The objects of the input that an author's methods may look at."""
+    """The objects of the input, for an author's methods."""
 
     def __init__(self, cluster: "OwnCluster") -> None:
         self._cluster = cluster
@@ -200,7 +200,7 @@ class Objects:
         return self._cluster.objects_of_kind(self._cluster.generation.api_version, kind)
 
     def find(self, kind: str, name: str, pod: JsonObject | None = None) -> JsonDict:
-        """Return an object by name, in a pod's namespace; a pod without it cannot be placed."""
+        """Return an object by name, in a pod's namespace; without it the pod cannot be placed."""
         namespace = ((pod or {}).get("metadata") or {}).get("namespace") or ""
         api_version = self._cluster.generation.api_version
         wanted = {"apiVersion": api_version, "kind": kind}
@@ -228,18 +228,18 @@ class OwnGeneration(ABC):
 
     @abstractmethod
     def pools(self, objects: Objects) -> Iterable[core.Slice]:
-        """Yield the devices that there are, with `pool`."""
+        """Yield the devices, made with `pool`."""
 
     @abstractmethod
     def claims(self, pod: JsonObject, objects: Objects) -> Iterable[tuple[JsonDict, core.Claim]]:
-        """Yield each claim object of a pod with what it asks for, with `claim`."""
+        """Yield each claim object of a pod with its requests, made with `claim`."""
 
     def classes(self, objects: Objects) -> Iterable[core.DeviceClass]:  # noqa: ARG002 - for authors
         """Yield the classes that ways to meet a request may name."""
         return ()
 
     def check(self, item: JsonObject) -> Iterable[Finding]:  # noqa: ARG002 - for authors
-        """Yield the errors of an object beyond its schema: `invalid`, `legacy`, `warning`."""
+        """Yield findings about an object beyond its schema: `invalid`, `legacy`, `warning`."""
         return ()
 
     def uses(self, container: JsonObject) -> Sequence[str]:
@@ -248,18 +248,18 @@ class OwnGeneration(ABC):
         return [use["name"] for use in claims]
 
     def write(self, scene: "Scene") -> Iterable[JsonDict]:
-        """Yield the objects of this API for what another one means: for `convert --to`."""
+        """Yield the objects of this API for those of another one: for `convert --to`."""
         raise NotImplementedError
 
     @property
     def writes(self) -> bool:
-        """Whether an author said how objects of other generations are written."""
+        """Whether an author implemented `write`."""
         return type(self).write is not OwnGeneration.write
 
     # --- what commands ask
 
     def read(self, item: Mapping[str, Any]) -> NormalizedDocument:
-        """Return a document with everything that is wrong with it."""
+        """Return a document with all of its errors."""
         return checked(item, self._read)
 
     def _read(self, item: Mapping[str, Any]) -> NormalizedDocument:
@@ -307,7 +307,7 @@ def _whole(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class OwnCluster(SearchedCluster):
-    """What the objects of an own generation describe.
+    """The cluster of a user's own generation.
 
     A claim's result is `status.allocation{nodeName, devices[]{request, driver, pool, device}}`,
     its users are `status.reservedFor[]{name, uid}`.

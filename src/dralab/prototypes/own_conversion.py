@@ -1,4 +1,4 @@
-"""Objects of an own generation as resource.k8s.io/v1, by way of the allocation problem.
+"""Converts objects of a user's own generation to resource.k8s.io/v1.
 
 What an author's claims ask for is in the problem's words already, and its expressions are today's:
 so every own generation can be converted, without its author's help.

@@ -17,7 +17,7 @@ from dralab.values.json_types import JsonDict
 
 @dataclass(frozen=True, slots=True)
 class ExpressionFailure:
-    """An expression that had no answer for some devices, which were passed over."""
+    """An expression that failed for some devices, which were skipped."""
 
     expression: str
     message: str
@@ -54,7 +54,7 @@ class PlacedPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRefusal:
-    """Why one node cannot run a pod: `unfit` for its own sake, or `outcome` of the search there."""
+    """Why one node cannot run a pod: `unfit` by itself, or `outcome` of the search there."""
 
     node: str
     unfit: tuple[Reason, ...] = ()
@@ -63,7 +63,7 @@ class NodeRefusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnplacedPod:
-    """A pod that can run nowhere: either for one reason of its own, or node by node."""
+    """A pod that can run nowhere: for one reason of its own, or for a reason of each node."""
 
     pod: JsonDict
     reason: str = ""
@@ -75,7 +75,7 @@ PlacementResult = PlacedPod | UnplacedPod
 
 
 class GenerationCluster(Protocol):
-    """Everything of one generation that a set of objects describes.
+    """The cluster that objects of one generation describe.
 
     Objects are normalized documents; a placement changes nothing until it is applied.
     """
@@ -102,7 +102,7 @@ class GenerationCluster(Protocol):
 
 
 def stored_name(generation: str, group: str, plural: str) -> str:
-    """Return what a server's store calls a collection of an older generation.
+    """Return the store's name of a collection of an older generation.
 
     Today's objects of the same names mean something else: their rivals are stored beside them.
     """

@@ -19,7 +19,7 @@ CARD: Final = re.compile(r"^([a-z]+-\d+)(-|$)")
 def repaired(
     item: Any, report: NormalizedDocument, api: str
 ) -> tuple[list[JsonDict], list[Finding]]:
-    """Return the normalized objects of a document, and what is still wrong with them."""
+    """Return the normalized objects of a document, and their remaining errors."""
     if report.state != "invalid":
         return [report.document], []
     if api != "evolution":

@@ -1,4 +1,4 @@
-"""Words for writing structural schemas: `struct({"name": text("Unique.")}, ("name",))`."""
+"""Helpers for writing structural schemas: `struct({"name": text("Unique.")}, ("name",))`."""
 
 from collections.abc import Mapping
 from typing import Any, Final

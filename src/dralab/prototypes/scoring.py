@@ -1,4 +1,4 @@
-"""How a design of the device API does with a fleet and a load of pods: numbers to compare.
+"""Scores of a device API design with a fleet and a load of pods.
 
 Any generation is measured in the same way, through its allocation problems. Sets of devices are
 counted up to a limit: beyond it a number is a lower bound.
@@ -28,7 +28,7 @@ Devices = frozenset[DeviceId]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesignScore:
-    """What became of a load on a fleet.
+    """The result of a load on a fleet.
 
     `units` are devices, and cards that are cut into partitions; `left` of them can still be given.
     `ways` are the sets of devices that each pod could get from the fleet as it was in the
@@ -49,12 +49,12 @@ class DesignScore:
 
     @property
     def oversized(self) -> Fraction:
-        """Which part of what was given a smaller choice would have left."""
+        """The share of allocated capacity that a smaller choice would have left."""
         return 1 - self.needed / self.given if self.given else Fraction()
 
     @property
     def useless(self) -> Fraction:
-        """Which part of what is left no pod of the load could use."""
+        """The share of the remaining capacity that no pod of the load could use."""
         return self.stranded / self.left if self.left else Fraction()
 
     @property
@@ -152,7 +152,7 @@ def _stranded(
     load: Sequence[JsonDict],
     most_ways: int,
 ) -> Fraction:
-    """Return how much is open but in no set that another pod like those of the load could get."""
+    """Return how much is free but in no set that another pod like those of the load could get."""
     useless = room.open(in_use.devices())
     for pod in load:
         if not useless:

@@ -79,7 +79,7 @@ class SearchedCluster(ABC):
         }
 
     def absent(self, key: Key) -> str:
-        """Return why there is no such object: it does not exist, or it cannot be read."""
+        """Return why an object is missing: it does not exist, or it cannot be read."""
         title = f'{key[1]} "{"/".join(filter(None, key[2:]))}"'
         report = self.refused.get(key)
         if report is not None:
@@ -139,7 +139,7 @@ class SearchedCluster(ABC):
 
     @abstractmethod
     def failures(self) -> Mapping[str, str]:
-        """Return expressions that had no answer for some device, with the first error of each."""
+        """Return expressions that failed for some device, with the first error of each."""
 
     def searched(
         self,
@@ -177,7 +177,7 @@ class SearchedCluster(ABC):
 
 
 def _without_claims(pod: JsonDict) -> JsonDict:
-    """Return a pod as far as nodes care: its claims are read by its generation alone."""
+    """Return a pod without its claims, which only its generation reads."""
     left = {"resourceClaims", "deviceClaims"}
     spec = {name: part for name, part in pod["spec"].items() if name not in left}
     return {**pod, "kind": "Pod", "spec": spec}

@@ -1,4 +1,4 @@
-"""The shape of documents: every kind of every generation is checked against one schema of its own.
+"""Schema validation of documents: every kind of every generation has its own schema.
 
 Types, unknown fields, required fields and limits are the schema's; a reader that comes after may
 rely on them, and says only what a schema cannot.
@@ -122,7 +122,7 @@ def checked(
 
 
 def misshapen(findings: Iterable[Finding]) -> bool:
-    """Return whether some findings leave no document to read further."""
+    """Return whether findings make a document unreadable."""
     return any(finding.blocking for finding in findings)
 
 
@@ -140,7 +140,7 @@ def _findings(errors: Iterable[FieldError]) -> list[Finding]:
 
 
 def _with_amounts(report: NormalizedDocument) -> NormalizedDocument:
-    """Return a report that also says which amounts of a Node or Pod cannot be counted."""
+    """Return a report that also has the invalid quantities of a Node or Pod."""
     item = report.document
     kind = item.get("kind")
     if kind not in {"Node", "Pod"}:

@@ -51,7 +51,7 @@ def read(item: Mapping[str, Any]) -> NormalizedDocument:
 
 
 class V1Cluster:
-    """What v1 objects describe. Pods go where the scheduler would bind them."""
+    """The cluster of v1 objects. Pods go where the scheduler would bind them."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A part of a document whose fields may be written otherwise; findings name them as written."""
+"""A part of a document whose fields may be renamed; findings use the original names."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from dralab.values.json_types import JsonDict
 
 
 def unique(parts: "Iterable[Written]", field: str) -> None:
-    """Say of a value that an earlier part has too."""
+    """Report a duplicate value."""
     seen: set[str] = set()
     for part in parts:
         value = part.fields.get(field)
@@ -18,7 +18,7 @@ def unique(parts: "Iterable[Written]", field: str) -> None:
 
 
 class Written:
-    """The fields of one part, and where each was written before it was read as another.
+    """The fields of one part, and the original place of each.
 
     >>> found = []
     >>> part = Written({"deviceClass": "gpu"}, "spec.claims[0]", found)
@@ -38,7 +38,7 @@ class Written:
         return self._places.get(field) or (f"{self.path}.{field}" if self.path else field)
 
     def name(self, field: str) -> str:
-        """Return what a field is called where it was written."""
+        """Return the original name of a field."""
         return self.at(field).removeprefix(self.path).removeprefix(".")
 
     def below(self, field: str) -> "Written":
@@ -59,7 +59,7 @@ class Written:
             self.take(new, self, old, f"read as {new}")
 
     def take(self, field: str, source: "Written", old: str, note: str) -> None:
-        """Move a field of another part here; set in both places it is invalid."""
+        """Move a field of another part here; it may not be set in both places."""
         if field in self.fields:
             same = f"means the same as {self.at(field)}: set one of them"
             source.invalid(old, same)
@@ -69,13 +69,13 @@ class Written:
         source.legacy(old, note)
 
     def invalid(self, field: str, message: str) -> None:
-        """Say that a field breaks a rule; without a field, the whole part."""
+        """Report an invalid field; without a field, the whole part."""
         self.found.append(invalid(self.at(field) if field else self.path, message))
 
     def legacy(self, field: str, message: str) -> None:
-        """Say how a field is read; without a field, the whole part."""
+        """Report how a field is interpreted; without a field, the whole part."""
         self.found.append(legacy(self.at(field) if field else self.path, message))
 
     def warn(self, field: str, message: str) -> None:
-        """Say that a field may surprise; without a field, the whole part."""
+        """Report a warning about a field; without a field, the whole part."""
         self.found.append(warning(self.at(field) if field else self.path, message))

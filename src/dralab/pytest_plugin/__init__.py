@@ -58,7 +58,7 @@ def dralab_servers() -> "Iterator[Servers]":
 
 @pytest.fixture
 def dralab_version(request: pytest.FixtureRequest) -> str:
-    """The release of Kubernetes that the test's cluster is of; parametrize it to test several."""
+    """The Kubernetes release of the test's cluster; parametrize it to test several."""
     return settings_of(request).version
 
 

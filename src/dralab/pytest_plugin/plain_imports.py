@@ -1,4 +1,4 @@
-"""Import dralab's modules as Python does, beside pytest's rewriting of `assert`.
+"""Imports dralab's modules without pytest's rewriting of `assert`.
 
 pytest parses and compiles anew every module of a distribution that holds a plugin, for messages of
 its `assert` statements, and does not use what pip has compiled. In dralab there is none to rewrite:

@@ -1,4 +1,4 @@
-"""The servers of a test session: made when a test first wants them, emptied for each test."""
+"""The servers of a test session: created when a test first needs them, emptied for each test."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,7 +22,7 @@ MOST_KEPT: Final = 4
 
 
 class Servers:
-    """The servers that tests share, one for each way in which a test wants it."""
+    """The servers that tests share, one for each combination of settings."""
 
     def __init__(self) -> None:
         self._kept: dict[ClusterSettings, tuple[Cluster, ExitStack]] = {}
@@ -36,7 +36,7 @@ class Servers:
 
     @contextmanager
     def serving(self, settings: ClusterSettings) -> Iterator[Cluster]:
-        """Give an empty cluster; components have started, and done what is to be done at first."""
+        """Provide an empty cluster whose components have started and settled."""
         if settings.server == "test":
             with cluster_of(settings) as cluster:
                 clock_of(cluster).settle()
@@ -57,7 +57,7 @@ class Servers:
 
 
 def cluster_of(settings: ClusterSettings) -> Cluster:
-    """Return a cluster as wanted; enter it to start it. The test fails where it can't be had."""
+    """Return a cluster with these settings; entering starts it, or fails the test."""
     try:
         components = list(_components(settings)) if settings.components else []
         clock = ClusterClock(settings.start, running=settings.clock == "running")
@@ -121,7 +121,7 @@ def _components(settings: ClusterSettings) -> Iterator[Component]:
 
 @dataclass(frozen=True, slots=True)
 class SystemPods:
-    """The pods of kube-system, as a part of a cluster that is there from the start."""
+    """The pods of kube-system, which exist from the start of a cluster."""
 
     wanted: "NodeOptions"
 

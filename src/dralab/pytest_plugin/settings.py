@@ -1,4 +1,4 @@
-"""What tests want of their cluster: the options `--dralab-…` and the marker `dralab`.
+"""The settings of a test's cluster: the options `--dralab-…` and the marker `dralab`.
 
 The marker's arguments have the names of the options; for its test they take their place.
 """
@@ -24,7 +24,7 @@ SERVERS: Final = ("session", "test")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """A cluster as a test wants it.
+    """The settings of a test's cluster.
 
     `drivers` are names of built-in ones or classes of the SDK; `images` as `dralab up --image-map`
     takes them, `services` as `--service`; `clock` is "running", or "stopped" for one that moves by
@@ -52,7 +52,7 @@ class ClusterSettings:
     components: bool = True
 
     def without_components(self) -> Self:
-        """Return the same for an API alone: what is about components makes no difference."""
+        """Return the same settings for the API alone, without those of components."""
         usual = type(self)()
         return replace(
             usual,
@@ -137,7 +137,7 @@ OPTIONS: Final = {"drivers": "driver", "images": "image", "services": "service"}
 
 
 def settings_of(request: pytest.FixtureRequest) -> ClusterSettings:
-    """Return what a test wants. The test fails if its marker says what can't be."""
+    """Return a test's settings. The test fails if its marker is invalid."""
     found: dict[str, Any] = {}
     for name in _names():
         value = request.config.getoption(f"dralab_{OPTIONS.get(name, name)}")

@@ -36,11 +36,11 @@ class Follower(Protocol):
     """
 
     def listed(self, items: Sequence[JsonDict], revision: str) -> None:
-        """Take the whole collection as of a revision: what happened before it is not known."""
+        """Take over the whole collection as of a revision; earlier changes are unknown."""
         ...
 
     def changed(self, event: WatchEvent) -> None:
-        """Take the next change."""
+        """Handle the next change."""
         ...
 
     def caught_up(self) -> None:
@@ -112,7 +112,7 @@ class Cache:
         return [found[key] for key in sorted(found)] if found else []
 
     def subscribe(self, change: Change) -> None:
-        """Call `change(old, new)` for every change; what is there already counts as new."""
+        """Call `change(old, new)` for every change; existing objects count as new."""
         self._subscribers.append(change)
         for obj in list(self._objects.values()):
             change(None, obj)
@@ -135,13 +135,13 @@ class Cache:
             self._watch = None
 
     def refresh(self) -> None:
-        """List again: the watch is behind, and may be for long."""
+        """List again, because the watch lags behind."""
         if self._watch is not None:
             self.stop()
             self._engine.soon(self._relist)
 
     def learn(self, obj: JsonDict) -> None:
-        """Add the result of an own write before the watch reports it."""
+        """Add the result of this client's write before the watch reports it."""
         held = self._objects.get(key_of(obj))
         if held is None or revision_of(held) < revision_of(obj):
             self._put(obj)
@@ -274,7 +274,7 @@ class Cache:
 
 
 class Caches:
-    """The caches of one part, each collection once."""
+    """The caches of one component, each collection once."""
 
     def __init__(self, engine: Engine, client: Client) -> None:
         self._engine = engine
@@ -306,7 +306,7 @@ class Caches:
         return cache
 
     def has(self, resource: Resource) -> bool:
-        """Return whether the whole was asked for of a collection."""
+        """Return whether a whole collection is cached."""
         return (resource, "", "") in self._caches
 
     @property

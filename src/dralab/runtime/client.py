@@ -155,7 +155,7 @@ class Client(Protocol):
 
 
 def serves(client: Client, resource: Resource) -> bool:
-    """Return whether a server has a collection. ApiError: it does not say."""
+    """Return whether a server has a collection. ApiError."""
     try:
         client.list(resource)
     except ApiError as error:
@@ -166,7 +166,7 @@ def serves(client: Client, resource: Resource) -> bool:
 
 
 def add_finalizer(obj: JsonDict, name: str) -> bool:
-    """Put a finalizer on an object, as a change for `amend`; False: it has it."""
+    """Add a finalizer to an object, as a change for `amend`; False if it has it."""
     finalizers = finalizers_of(obj)
     if name in finalizers:
         return False
@@ -175,7 +175,7 @@ def add_finalizer(obj: JsonDict, name: str) -> bool:
 
 
 def drop_finalizer(obj: JsonDict, name: str) -> bool:
-    """Take a finalizer off an object, as a change for `amend`; False: it has none of that name."""
+    """Remove a finalizer from an object, as a change for `amend`; False if it does not have it."""
     finalizers = finalizers_of(obj)
     if name not in finalizers:
         return False

@@ -1,4 +1,4 @@
-"""The clock of a cluster in a test: it runs like the machine's, and a test moves it forward.
+"""The clock of a cluster in a test: it runs in real time, and a test can advance it.
 
 >>> clock = ClusterClock("2026-01-01T00:00:00Z", running=False)
 >>> clock.advance("1h30m")
@@ -29,7 +29,7 @@ class Advanced(Protocol):
 
     @property
     def put_in(self) -> int:
-        """How many events it has had so far."""
+        """The number of events scheduled so far."""
         ...
 
     def wait_idle(self, patience: float) -> int | None:
@@ -45,7 +45,7 @@ class Advanced(Protocol):
 
 
 class ClusterClock:
-    """A clock that a test moves forward, with all that happens in that time.
+    """A clock that a test advances, with all events of that time.
 
     It starts at the machine's time, or at `start` (RFC 3339), and keeps running from there unless
     `running` is false: then it moves by `advance` alone. Any thread may use it, except those of
@@ -66,7 +66,7 @@ class ClusterClock:
 
     @property
     def time(self) -> str:
-        """The time as objects of the API have it."""
+        """The time in the format of the API."""
         return rfc3339(self.now())
 
     def now(self) -> Nanoseconds:
@@ -94,11 +94,11 @@ class ClusterClock:
         await to_thread(self.advance, by)
 
     def settle(self) -> None:
-        """Return when components have done all that is due now, without letting time pass."""
+        """Wait until components have done all that is due now, without advancing time."""
         self.advance(0)
 
     def reset(self) -> None:
-        """Begin again at the time at which it starts; for a cluster whose components stopped."""
+        """Reset to the start time; for a cluster whose components have stopped."""
         with self._lock:
             self._since = self._wall.now()
             self._base = self._since if self._start is None else self._start
@@ -117,7 +117,7 @@ class ClusterClock:
                 self._engines.remove(engine)
 
     def afterwards(self, call: Callable[[], None]) -> None:
-        """Have `call` called each time the clock was moved."""
+        """Call a function each time the clock was advanced."""
         self._afterwards = call
 
     # --- within ---------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class Engine(Protocol):
     def offload(
         self, work: Callable[[], T], done: Callable[[T | Exception], None], *, lane: str = ""
     ) -> None:
-        """Run work that may wait for a network beside the events, then `done` as an event.
+        """Run blocking work beside the events, then `done` as an event.
 
         Work of a `lane` delays only the work of that lane, however long it takes.
         """

@@ -1,4 +1,4 @@
-"""How often a process that serves or follows a cluster looks for cyclic garbage."""
+"""How often a process that serves or follows a cluster collects cyclic garbage."""
 
 import gc
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 def collect_rarely() -> None:
-    """Exclude what is there from garbage collection, and look at the rest less often.
+    """Exclude existing objects from garbage collection, and collect others less often.
 
     Call it once a program is ready: what it made until then lives as long as it does. After that,
     requests and reconciliations make few cycles and many mappings. With Python's own thresholds a
@@ -18,7 +18,7 @@ def collect_rarely() -> None:
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Let Python look for cycles rarely, and not in what is there already.
+    """Collect cyclic garbage rarely, and exclude existing objects.
 
     A simulation makes many objects that stay, and hardly any cycles: looking took a tenth of its
     time.

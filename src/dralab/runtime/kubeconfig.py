@@ -39,12 +39,12 @@ class ClusterAccess:
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether the server asks who comes: over TLS, and by a credential."""
+        """Whether the server authenticates clients: over TLS, and by a credential."""
         shown = self.token or self.certificate or self.username
         return self.server.startswith("https://") and bool(shown)
 
     def current_token(self) -> str:
-        """Return the token that is in the file now; the last one known while it cannot be read."""
+        """Return the present token of the file; the last known one while it cannot be read."""
         if self.token_file is None:
             return self.token
         try:

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Leadership:
-    """Tries to hold the lease `name` as `identity`, and tells when that begins and ends.
+    """Tries to hold the lease `name` as `identity`, and notifies when that begins and ends.
 
     `begin` and `lost` are events of the engine. After `lost` it keeps trying.
     """
@@ -73,7 +73,7 @@ class Leadership:
             logger.debug("cannot release the lease %s: %s", self.name, error)
 
     def may_act(self) -> bool:
-        """Whether the lease is held, by the clock: a process that was stopped has not heard yet.
+        """Whether the lease is still valid by the clock: it may have expired unnoticed.
 
         In any thread: ask before each write.
         """
@@ -112,7 +112,7 @@ class Leadership:
             self._lost()
 
     def _attempt(self) -> Literal[True, False]:
-        """Take or renew the lease; False if another holds it. ApiError: no answer for now."""
+        """Acquire or renew the lease; False if another holds it. ApiError."""
         now = self.engine.clock.now()
         stamp = rfc3339_micro(now)
         spec: JsonDict = {

@@ -122,7 +122,7 @@ class LiveEngine:
 
     @property
     def put_in(self) -> int:
-        """How many events it has had so far, those to come included."""
+        """The number of events scheduled so far."""
         with self._changed:
             return self._events.put_in
 
@@ -152,7 +152,7 @@ class LiveEngine:
         return not (due or self._busy or self._offloaded)
 
     def _await(self) -> Call | None:
-        """Wait for the next event; None when told to stop."""
+        """Wait for the next event; None when stopped."""
         with self._changed:
             self._busy = False
             while not self._stopping:
@@ -172,7 +172,7 @@ class LiveEngine:
 
 
 class _Lanes:
-    """Work by lane, each in threads of its own, which end when the lane is empty."""
+    """Work by lane, each in its own threads, which end when the lane is empty."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -192,7 +192,7 @@ class _Lanes:
         ).start()
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Refuse new work."""
         with self._lock:
             for waiting in self._waiting.values():
                 waiting.clear()

@@ -282,7 +282,7 @@ class LocalClient:
 
 
 class LocalWatch:
-    """Changes as the hub hands them over."""
+    """Changes delivered by the hub."""
 
     def __init__(self, subscription: Subscription[WatchEvent]) -> None:
         self._subscription = subscription

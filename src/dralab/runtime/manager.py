@@ -18,7 +18,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(slots=True)
 class _Course:
-    """Whether a manager runs, for all that are made of it."""
+    """Whether a manager runs, shared by its copies."""
 
     started: bool = False
     stopped: bool = False
@@ -51,7 +51,7 @@ class Manager:
         self.caches.when_synced(self._wake)
 
     def acting_as(self, user: str) -> "Manager":
-        """Return the same with the client of a user, by which its reconcilers write."""
+        """Return the same manager with another user's client for writes."""
         if self._client_of is None:
             return self
         found = copy(self)

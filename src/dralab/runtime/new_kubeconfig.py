@@ -1,4 +1,4 @@
-"""A new kubeconfig. It is made without PyYAML, which a server starts without."""
+"""Writes a new kubeconfig, without PyYAML for a faster start."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""A client for servers whose device API is older: components here are made for the newest version.
+"""A client for servers with an older device API: components are written for the newest version.
 
 Objects of resource.k8s.io are sent in the newest version that the server has and read back in the
 form that everything here reasons about. A server that has the newest one costs one request more.
@@ -135,7 +135,7 @@ class AnyVersionClient(RemoteClient):
         )
 
     def _place(self, resource: Resource) -> Resource:
-        """Return where a server has a collection; a version that is asked for by name stays."""
+        """Return the version of a collection that a server has; explicit versions are kept."""
         kind = PLURALS.get(resource.plural)
         if resource.group != GROUP or kind is None or resource.version != hub_version(kind):
             return resource

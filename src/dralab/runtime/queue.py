@@ -48,7 +48,7 @@ class WorkQueue(Generic[K]):
         return len(self._order)
 
     def add(self, key: K) -> None:
-        """Reconcile a key soon; once, however often it is added before."""
+        """Queue a key; once, however often it is added."""
         if key in self._waiting:
             return
         self._waiting.add(key)
@@ -56,7 +56,7 @@ class WorkQueue(Generic[K]):
         self.wake()
 
     def add_after(self, key: K, delay: int) -> None:
-        """Reconcile a key in `delay` nanoseconds, or earlier where that was asked before."""
+        """Queue a key in `delay` nanoseconds, or earlier if it was added for an earlier time."""
         if delay <= 0:
             self.add(key)
             return
@@ -69,7 +69,7 @@ class WorkQueue(Generic[K]):
         self._timers[key] = self.engine.at(when, lambda: self._due(key))
 
     def wake(self) -> None:
-        """Go on, where the queue had to wait for its caches."""
+        """Continue after the caches are synced."""
         if self._order and not self._scheduled and self._ready():
             self._scheduled = True
             self.engine.soon(self._next)

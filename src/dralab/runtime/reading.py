@@ -1,4 +1,4 @@
-"""Read from a cluster what questions about devices need: with get and list, and nothing else.
+"""Reads from a cluster what questions about devices need, with get and list only.
 
 The lists are taken one after the other, not at one revision: the claims come last, so that no
 device looks free that was in use all the time. What the objects mean is left to those who ask.
@@ -139,7 +139,7 @@ def read_collection(client: Lister, collection: ServedKind) -> ServedCollection:
 
 
 def listed(client: Lister, resource: Resource, kind: str) -> list[JsonDict]:
-    """Return the objects of a collection as they are written in files. ApiError, ReadingError."""
+    """Return the objects of a collection in the form of files. ApiError, ReadingError."""
     return [_named(item, resource, kind) for item in _objects(client.list(resource), resource)]
 
 
@@ -150,13 +150,13 @@ def _objects(found: ObjectList, resource: Resource) -> Sequence[JsonDict]:
 
 
 def _named(item: JsonDict, resource: Resource, kind: str) -> JsonDict:
-    """Return an item of a list, which has neither apiVersion nor kind, with both."""
+    """Return an item of a list with apiVersion and kind, which lists omit."""
     api_version = f"{resource.group}/{resource.version}".lstrip("/")
     return {**item, "apiVersion": api_version, "kind": kind}
 
 
 def in_hub(item: JsonDict, resource: Resource, kind: str) -> JsonDict:
-    """Return an object of a collection in the version that everything here reasons about."""
+    """Return an object of a collection in the hub's version."""
     item = _named(item, resource, kind)
     group, _, version = item["apiVersion"].partition("/")
     if group != GROUP or version == (hub := hub_version(item["kind"])):

@@ -186,12 +186,12 @@ class RemoteClient:
         return self._call("POST", _url(resource, namespace, name, subresource), body=body)
 
     def revision(self, url: str) -> int:
-        """Return the present revision of a server, as a collection tells it."""
+        """Return the current revision of a server, from a list."""
         answer = self._call("GET", url, {"limit": "1"})
         return int(metadata_of(answer).get("resourceVersion") or 0)
 
     def close(self) -> None:
-        """Close the connections; no request opens one any more."""
+        """Close the connections; further requests fail."""
         self._closed.set()
         self._connections.close()
 
@@ -264,7 +264,7 @@ class RemoteClient:
         return self._headers | {"Authorization": f"Bearer {token}"} if token else self._headers
 
     def _wait_for_turn(self) -> None:
-        """Hold a request back as the throttle says. ApiError: the client is closed."""
+        """Delay a request as the throttle says. ApiError: the client is closed."""
         if self._closed.is_set():
             raise ApiError("ServiceUnavailable", "the client is closed")
         if self._throttle is not None:
@@ -341,7 +341,7 @@ class RemoteWatch:
                 return
 
     def _began_anew(self) -> bool:
-        """Return whether the server is behind what it said before: its data were lost or reset."""
+        """Return whether the server's revision went back: its data were lost or reset."""
         if self._closed.is_set():
             return False
         try:
@@ -350,7 +350,7 @@ class RemoteWatch:
             return False  # no answer yet: the next attempt will tell
 
     def _follow(self) -> None:
-        """Take changes until the stream ends. ApiError, UnansweredError, ValueError."""
+        """Handle changes until the stream ends. ApiError, UnansweredError, ValueError."""
         answer = self._client.stream(
             self._url, {**self._query, "resourceVersion": self.revision}, WATCH_SECONDS * 2
         )
@@ -368,7 +368,7 @@ class RemoteWatch:
             answer.close()
 
     def _take(self, lines: Iterable[bytes]) -> None:
-        """Take the changes that lines tell of. ApiError: the server ends the watch."""
+        """Handle the changes in some lines. ApiError: the server ends the watch."""
         arrived = False
         try:
             for line in lines:

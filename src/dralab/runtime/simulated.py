@@ -66,7 +66,7 @@ class SimulatedEngine:
         self.soon(both)
 
     def pause(self, delay: int) -> None:
-        """Have the work that is being done take `delay` nanoseconds: a slow driver's, say."""
+        """Let the current work take `delay` nanoseconds, such as a slow driver's."""
         self._paused += delay
 
     def step(self) -> bool:

@@ -1,4 +1,4 @@
-"""How many requests a client sends: so many a second, with some at once.
+"""The request rate of a client: an average per second, with bursts.
 
 Source: client-go `flowcontrol.NewTokenBucketRateLimiter` (`--kube-api-qps`, `--kube-api-burst`).
 """

@@ -1,4 +1,4 @@
-"""Schedulers and drivers that users write: `file.py:Class`, in the folder of the scenario.
+"""Users' schedulers and drivers: `file.py:Class`, in the folder of the scenario.
 
 What a scheduler's class may define is in `DECISIONS` (`simulation.policies.protocol.OwnPolicy` says
 what each is); `decide` with `begin` and `end` is Batsim's protocol for rigid jobs.

@@ -16,7 +16,7 @@ LARGEST_FILE: Final = 2 << 30  # bytes
 
 
 class InputError(ValueError):
-    """One thing wrong with one input.
+    """One error in one input.
 
     >>> str(InputError("jobs.json", "must not be negative", line=7, where="jobs[2].subtime"))
     'jobs.json:7: jobs[2].subtime: must not be negative'
@@ -35,7 +35,7 @@ class InputError(ValueError):
         self.where = where
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel between the processes of a campaign."""
+        """Pickle the error, for the processes of a campaign."""
         return partial(InputError, line=self.line, where=self.where), (self.file, self.problem)
 
     def _render_traceback_(self) -> list[str]:

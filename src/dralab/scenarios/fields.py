@@ -49,7 +49,7 @@ def load(path: Path) -> "Fields":
 
 
 class Fields:
-    """One mapping; every method removes nothing but remembers what was asked for."""
+    """One mapping; it remembers which fields were read."""
 
     def __init__(self, place: FieldSource, where: str, value: Any) -> None:
         self.place = place
@@ -61,7 +61,7 @@ class Fields:
 
     @property
     def folder(self) -> Path:
-        """Where files that are named lie."""
+        """The folder of relative file names."""
         return self.place.path.parent
 
     def path_to(self, key: str) -> str:
@@ -188,5 +188,5 @@ class Fields:
 
 
 def numbered(name: str, count: int) -> Iterator[str]:
-    """Yield the names of so many things: the name itself where it is one."""
+    """Yield the numbered names of several items, or the name itself for one."""
     yield from [name] if count == 1 else (f"{name}-{index}" for index in range(count))

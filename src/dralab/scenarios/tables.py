@@ -78,7 +78,7 @@ class InputField:
 
 
 class Given:
-    """The values of one object's fields, as its table reads them."""
+    """The values of one object's fields."""
 
     def __init__(self, given: Fields, values: dict[str, Any], form: str = "") -> None:
         self.given = given
@@ -168,7 +168,7 @@ def choice(values: Collection[str], about: str = "", **how: Any) -> InputField:
 
 
 def number(about: str = "", least: float = 0, most: float | None = None, **how: Any) -> InputField:
-    """Return a number; that it is too large is for a check to tell."""
+    """Return a number; a check may limit it."""
     schema = json_schema.number(least, most)
     return field(schema, lambda given, key: given.number(key, least=least), about, **how)
 
@@ -180,7 +180,7 @@ def probability(about: str = "", **how: Any) -> InputField:
 
 
 def whole(about: str = "", least: int = 0, most: int | None = None, **how: Any) -> InputField:
-    """Return a whole number; that it is too large is for a check to tell."""
+    """Return a whole number; a check may limit it."""
     schema = json_schema.whole(least, most)
     return field(schema, lambda given, key: given.whole(key, least=least), about, **how)
 
@@ -228,7 +228,7 @@ def texts(
 
 
 def row(table: Table, about: str = "", **how: Any) -> InputField:
-    """Return an object; where it is not given, one without fields."""
+    """Return an object; an empty one if it is missing."""
     read = lambda given, key: table.read(given.mapping(key))  # noqa: E731 - as the words above
     return field(table.schema(), read, about, **({"always": True} | how))
 
@@ -255,7 +255,7 @@ def by_name(table: Table, about: str = "", **how: Any) -> InputField:
 
 
 def either(*rules: InputField, about: str = "", **how: Any) -> InputField:
-    """Return the value of the rule for a list or an object; the other one has all the rest."""
+    """Return the value by one rule for lists and another for objects."""
     kinds = {_kind(rule): rule for rule in reversed(rules)}
 
     def read(given: Fields, key: str) -> Any:

@@ -1,4 +1,4 @@
-"""Classic DRA as an allocation problem, as far as somebody's rules are known.
+"""Classic DRA as an allocation problem, as far as the drivers' rules are known.
 
 Named resources are given by the scheduler (structured parameters), devices of NodeAllocationStates
 by the rules of the fake driver. Of any other driver only its controller knows the devices.
@@ -43,7 +43,7 @@ NO_TERM: Final[Mapping[str, Any]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriversOwn:
-    """A claim whose devices only another driver's controller knows, and what is known of it.
+    """A claim whose devices only its driver's controller knows.
 
     `allowed` of `nodes` nodes are suitable for its class; `unsuitable` are those that the driver
     refused in the pod's PodSchedulingContext, None where it was not asked.
@@ -85,7 +85,7 @@ class AskedClassicClaim:
 
     @property
     def allocation(self) -> Mapping[str, Any] | None:
-        """What it already has."""
+        """Its present allocation."""
         found: Mapping[str, Any] | None = status_of(self.item).get("allocation")
         return found
 
@@ -119,7 +119,7 @@ class OfDriver:
 
 
 class ClassicCluster(SearchedCluster):
-    """What objects of classic DRA describe; claims made for pods are added as they are applied."""
+    """The cluster of classic DRA objects; claims of pods are added as they are placed."""
 
     pool_kind = "NodeAllocationState that is Ready, and no ResourceSlice with namedResources"
     cluster_kinds = frozenset({"ResourceClass", "ResourceSlice", "DeviceClassParameters", "Node"})
@@ -155,7 +155,7 @@ class ClassicCluster(SearchedCluster):
         return {each.node_scope.node for each in self.slices}
 
     def failures(self) -> Mapping[str, str]:
-        """Return expressions that had no answer for some device, with the first error of each."""
+        """Return expressions that failed for some device, with the first error of each."""
         return {}  # such an error ends the search
 
     def problem(self, pod: JsonDict) -> Problem:
@@ -181,7 +181,7 @@ class ClassicCluster(SearchedCluster):
             self.given[device] = (f"{namespace}/{each.claim}",)
 
     def _info(self, pod: JsonDict) -> PodInfo:
-        """Return a pod that may run only where its claims' classes and allocations let it."""
+        """Return a pod that may run only where its claims' classes and allocations allow."""
         try:
             asked = self._asked(pod) if classic_pod_claims(pod) else ()
         except UnallocatableError:

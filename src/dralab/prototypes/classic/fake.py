@@ -1,4 +1,4 @@
-"""The rules of the fake driver of classic DRA, apart from who asks: its controller, or a question.
+"""The rules of the fake driver of classic DRA, for its controller and for questions.
 
 Source: fake-dra-driver v0.1.2, with its defects fixed: `split` 0 or absent means whole devices, a
 missing count is one, and the selections in the parameters of a class and a claim are applied.
@@ -19,7 +19,7 @@ PREFIX: Final = "FAKE-"
 
 
 class DriverError(Exception):
-    """The driver refuses; what it says becomes an event."""
+    """The driver refuses; the message becomes an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class DriverParameters:
 
 
 def reference_problem(reference: Mapping[str, Any], of: str, kind: str) -> str:
-    """Return why a parametersRef is not one of this driver's; empty if it is."""
+    """Return the problem of a parametersRef of this driver; empty if it is valid."""
     group = reference.get("apiGroup", "")
     if group != DRIVER:
         return f"incorrect API group: {group}"
@@ -71,7 +71,7 @@ def models_of(parameters: JsonObject) -> tuple[str, ...]:
 
 
 def checked(found: JsonDict, where: str) -> DriverParameters:
-    """Return what a FakeClaimParameters says; DriverError if that is invalid."""
+    """Return the parameters of a FakeClaimParameters. DriverError."""
     spec = spec_of(found)
     count, split = spec.get("count", 1), spec.get("split", 0)
     if count < 1:
@@ -99,7 +99,7 @@ def device_of(name: str) -> str:
 
 
 def _pattern(name: str) -> str:
-    """Return what `*` and `?` mean as a regular expression."""
+    """Return a pattern with `*` and `?` as a regular expression."""
     wild = {"*": ".*", "?": "."}
     return "".join(wild.get(sign) or re.escape(sign) for sign in name)
 

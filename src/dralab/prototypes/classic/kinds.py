@@ -179,7 +179,7 @@ RESOURCE_KINDS: Final[tuple[Schema, ...]] = (
 
 
 def _of_claims(device: Schema) -> Schema:
-    """What a claim has, by the claim's UID."""
+    """The devices of claims, by the claims' UIDs."""
     return mapping(struct({"fake": struct({"devices": array(device)})}))
 
 

@@ -36,7 +36,7 @@ GIVEN: Final = ("resourceClaimName", "resourceClaimTemplateName")
 
 
 def normalize(item: Mapping[str, Any]) -> NormalizedDocument:
-    """Return a document as it is, with what is wrong with it; other drivers' kinds pass."""
+    """Return a document as it is, with its errors; other drivers' kinds are accepted."""
     document: JsonDict = copied(dict(item))
     version, kind, _, _ = identity(item)
     found: list[Finding]

@@ -62,7 +62,7 @@ class NamedResourceSelector:
         return NamedResourceSelector(text)
 
     def place(self, path: tuple[str, ...]) -> tuple[str, ...]:
-        """Return where devices have an attribute: names have no domain, maps are by type."""
+        """Return the path of an attribute: names have no domain, maps are by type."""
         return ("attributes", "", path[1]) if len(path) == 2 and path[0] in MAPS else path
 
 
@@ -101,7 +101,7 @@ def _wire(name: str, value: Attribute) -> dict[str, Any]:
 
 
 def problem(selector: str) -> str:
-    """Return the problems of a selector; empty if it is one."""
+    """Return the problem of a selector; empty if it is valid."""
     found = _compiled(selector)
     return found if isinstance(found, str) else ""
 

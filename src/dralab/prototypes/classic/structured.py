@@ -1,4 +1,4 @@
-"""Structured parameters of classic DRA: the kinds by which the scheduler itself gives devices.
+"""Structured parameters of classic DRA, by which the scheduler itself allocates devices.
 
 Fields and limits: k8s.io/api v0.30 `resource/v1alpha2`. A driver's plugin tells the kubelet its
 named resources, which become ResourceSlices; claims and classes are translated into
@@ -125,7 +125,7 @@ KINDS: Final[tuple[Schema, ...]] = (
 
 
 def normalize(value: JsonDict) -> NormalizedDocument:
-    """Return an object as it is, with what is wrong with its selectors."""
+    """Return an object as it is, with the errors of its selectors."""
     findings = (_finding(field, entry) for field, entry in _selecting(value))
     return NormalizedDocument(document=value, findings=tuple(filter(None, findings)))
 

@@ -1,4 +1,4 @@
-"""Classes, claims, pools and pods from one generation of the device API in another.
+"""Converts classes, claims, pools and pods between generations of the device API.
 
 What carries meaning over is translated; what does not is named precisely, with a suggestion.
 Readers turn a generation into the neutral values of `neutral`, writers turn those into objects;

@@ -1,4 +1,4 @@
-"""The objects of an older generation as today's API would have them, with their allocations.
+"""Converts objects of an older generation to today's API, with their allocations.
 
 For views that know only today's objects. A claim that may use one of several alternatives is shown
 with the first one.
@@ -42,7 +42,7 @@ def as_today(objects: Sequence[JsonDict], api: str) -> list[JsonDict]:
 
 
 def _original(item: JsonObject, originals: Mapping[tuple[str, str], JsonDict]) -> JsonDict | None:
-    """Return what a converted object was made of; None if it has no counterpart."""
+    """Return the original of a converted object; None if it has none."""
     if item["kind"] == "ResourceSlice":
         name = f"default/{item['spec']['pool']['name']}".lower()
         return originals.get(("DevicePool", name)) or originals.get(("ResourcePool", name))
@@ -56,7 +56,7 @@ def _allocate(
     pools: Mapping[str, NeutralPool],
     originals: Mapping[tuple[str, str], JsonObject],
 ) -> None:
-    """Write what a claim was given, and who may use it."""
+    """Write a claim's allocation and its users."""
     status = status_of(original)
     results = list(_of_k8srm(claim, status, pools)) or list(_of_evolution(status, pools))
     if not results:
@@ -87,7 +87,7 @@ def _of_k8srm(
 
 
 def _request_names(claim: JsonObject) -> Iterator[str]:
-    """Yield the request of each device, in the order in which devices are given."""
+    """Yield the request of each device, in order."""
     for request in requests_of(spec_of(claim)):
         for option in (request.get("firstAvailable") or ())[:1]:
             yield from [f"{request['name']}/{option['name']}"] * option.get("count", 1)
@@ -115,7 +115,7 @@ def _of_evolution(status: JsonObject, pools: Mapping[str, NeutralPool]) -> Itera
 
 
 def _with_claims(pod: JsonDict, original: JsonObject) -> JsonDict:
-    """Return a bound pod whose status names the claims that were made for its entries."""
+    """Return a bound pod whose status names the claims of its entries."""
     made = [
         {"name": label(name), "resourceClaimName": claim.lower()}
         for name, claim in _claims_of(original)

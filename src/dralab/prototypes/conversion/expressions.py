@@ -1,4 +1,4 @@
-"""CEL from the words of one generation into those of another.
+"""Translates CEL from one generation's dialect to another's.
 
 The parts that differ are how an attribute is reached and what a missing one means:
 
@@ -132,7 +132,7 @@ class ExpressionTranslation:
         return self.types.get(identifier) or default
 
     def attribute(self, domain: str, identifier: str, kind: str) -> str:
-        """Return how the target reaches an attribute; notes what must hold for it to be there."""
+        """Return the target's expression of an attribute; records the guard for its presence."""
         domain = domain or self.domain(identifier)
         kind = kind or self.kind(identifier, "string")
         plain = identifier.replace("-", "_")
@@ -166,7 +166,7 @@ class ExpressionTranslation:
         return self.driver
 
     def guard(self, text: str) -> None:
-        """Note a condition under which the source would have had an answer at all."""
+        """Record a condition under which the source expression does not fail."""
         if text not in self.guards:
             self.guards.append(text)
 
@@ -289,7 +289,7 @@ def driver_word(dialect: str) -> str:
 
 
 def drivers_in(expression: NeutralExpression) -> tuple[tuple[str, ...], str]:
-    """Return the drivers that an expression names as alternatives, and the text of what is left.
+    """Return the drivers that an expression names as alternatives, and the rest of its text.
 
     >>> drivers_in(
     ...     NeutralExpression("device.driver == 'a' && device.attributes['a'].x == 1", "v1")

@@ -1,4 +1,4 @@
-"""What a class, claim, pool or pod means, without the words of any generation."""
+"""Classes, claims, pools and pods in a neutral form, independent of generations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from dralab.values.json_types import JsonDict
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that does not carry over, or carries over changed.
+    """A note about something that is lost or changed in a conversion.
 
     `lost`: the result means something else; `changed`: it means the same in other words.
     """
@@ -154,7 +154,7 @@ Part = NeutralClass | NeutralClaim | NeutralPool | NeutralPod
 
 @dataclass(slots=True)
 class Scene:
-    """Everything that was read, and what every attribute is: names to types.
+    """All objects that were read, and the types of attributes.
 
     `source` is the generation whose words the input is in.
     """

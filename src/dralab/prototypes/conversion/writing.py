@@ -1,4 +1,4 @@
-"""Neutral values as objects of each generation, with a note for what has no place there."""
+"""Neutral values as objects of each generation, with a note for what is lost."""
 
 import re
 from abc import ABC, abstractmethod
@@ -41,7 +41,7 @@ SETS_PER_SLICE = 8
 
 
 class SceneWriter(ABC):
-    """What the writers share: the scene, notes, and expressions in the target's words."""
+    """Shared by the writers: the scene, notes, and translated expressions."""
 
     target = ""
 
@@ -83,20 +83,20 @@ class SceneWriter(ABC):
 
     @property
     def alternatives(self) -> str:
-        """The field of the input by which a request has several ways."""
+        """The field of the input that lists the alternatives of a request."""
         return "oneOf" if self.scene.source == "k8srm" else "firstAvailable"
 
     @property
     def everything(self) -> str:
-        """The words of the input for all devices that match."""
+        """The input's phrase for all devices that match."""
         return "allocationMode All" if self.scene.source == "v1" else "all devices"
 
     def lost(self, where: str, field: str, message: str) -> None:
-        """Note what does not carry over."""
+        """Record what is lost."""
         self.notes.append(Note("lost", where, field, message))
 
     def changed(self, where: str, field: str, message: str) -> None:
-        """Note what carries over in other words."""
+        """Record what is expressed differently."""
         self.notes.append(Note("changed", where, field, message))
 
     def expression(self, each: NeutralExpression, where: str, drivers: Sequence[str]) -> str | None:

@@ -43,13 +43,13 @@ class PodClaimInProblem:
 
     @property
     def allocation(self) -> Mapping[str, Any] | None:
-        """What it already has."""
+        """Its present allocation."""
         found: Mapping[str, Any] | None = status_of(self.item).get("allocation")
         return found
 
 
 class EvolutionCluster(SearchedCluster):
-    """What dra-evolution objects describe; claims made for pods are added as they are applied."""
+    """The cluster of dra-evolution objects; claims of pods are added as they are placed."""
 
     pool_kind = "ResourcePool"
     cluster_kinds = frozenset({"DeviceClass", "ResourcePool", "Node"})
@@ -80,7 +80,7 @@ class EvolutionCluster(SearchedCluster):
         return {pool["spec"].get("nodeName") or "" for pool in self.pools}
 
     def failures(self) -> Mapping[str, str]:
-        """Return expressions that had no answer for some device, with the first error of each."""
+        """Return expressions that failed for some device, with the first error of each."""
         return self.expressions.failures
 
     def problem(self, pod: JsonDict) -> Problem:
@@ -342,7 +342,7 @@ class EvolutionCluster(SearchedCluster):
 
 
 def _label(number: int, request: Mapping[str, Any]) -> str:
-    """Return what a request is called: its name, or its place, which no name can be."""
+    """Return a request's name, or its index, which is not a valid name."""
     return str(request.get("name") or f"requests[{number}]")
 
 

@@ -53,7 +53,7 @@ def environment() -> Environment:
 
 @dataclass
 class EvolutionExpression:
-    """One device selector; a device for which it has no answer is passed over."""
+    """One device selector; a device for which it fails is skipped."""
 
     text: str
     strict: bool
@@ -64,11 +64,11 @@ class EvolutionExpression:
 
     @property
     def reads(self) -> frozenset[DevicePath]:
-        """What of a device it may read."""
+        """The parts of a device that it may read."""
         return READS
 
     def matches(self, device: Device) -> bool:
-        """Return whether it is true for a device; False if it fails, after saying so."""
+        """Return whether it is true for a device; False if it fails, which is recorded."""
         try:
             return self.value(device.driver, device.attributes)
         except ValueError as error:
@@ -76,11 +76,11 @@ class EvolutionExpression:
             return False
 
     def with_text(self, text: str) -> "EvolutionExpression":
-        """Return another expression, whose failures nobody is told of."""
+        """Return another expression, whose failures are not recorded."""
         return EvolutionExpression(text, self.strict, self.suffix, {})
 
     def place(self, path: tuple[str, ...]) -> tuple[str, ...]:
-        """Return where devices have an attribute, or their driver."""
+        """Return the path of an attribute, or of the driver."""
         if path == ("driverName",):
             return ("driver",)
         if len(path) != 2 or path[0] not in MAPS:
@@ -130,7 +130,7 @@ class EvolutionExpression:
 
 
 class EvolutionExpressions:
-    """Expressions by text; what failed is kept for those who explain."""
+    """Expressions by text; failures are recorded for explanations."""
 
     def __init__(self, *, strict: bool = False, suffix: str = "") -> None:
         self.strict = strict
@@ -147,7 +147,7 @@ class EvolutionExpressions:
         return found
 
     def findings(self, text: str, path: str) -> list[Finding]:
-        """Return the problems of a device selector."""
+        """Return the findings about a device selector."""
         try:
             compile_expression(text, environment())
         except CompileError as error:

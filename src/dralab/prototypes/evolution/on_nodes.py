@@ -1,4 +1,4 @@
-"""How pods of dra-evolution run: each as a pod of the core API that has its name and belongs to it.
+"""Runs pods of dra-evolution: each as a core pod of the same name that it owns.
 
 A kubelet runs the core pod with the claims of the other one; `controllers.evolution_pods` makes it
 and writes back what becomes of it. So logs, `exec` and events work as for any pod.
@@ -72,7 +72,7 @@ def user_of_claims(pod: JsonObject) -> str:
 
 
 def handles(allocation: Mapping[str, Any]) -> dict[str, JsonObject | None]:
-    """Return the drivers that an allocation names, each with what it is told of its devices."""
+    """Return the drivers of an allocation, each with its handle."""
     return {
         each["driverName"]: {"data": orjson.dumps(each.get("data") or {}).decode()}
         for each in allocation.get("driverData") or ()

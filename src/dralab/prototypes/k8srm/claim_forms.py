@@ -1,4 +1,4 @@
-"""Claims of any stage of k8srm in the form of the last one, with a finding for what is read again.
+"""Claims of any stage of k8srm in the form of the last one, with findings.
 
 Three forms were written: one detail as the whole spec (K1, K2), `claims` (K3) and `devices` (K4).
 Shapes were checked before.
@@ -38,7 +38,7 @@ class NormalizedClaimSpec(dict[str, Any]):
 def normalized_claim_spec(
     written: Mapping[str, Any], name: str, path: str, found: list[Finding]
 ) -> NormalizedClaimSpec:
-    """Return a claim's spec in the last stage's form; `name` is for the one instance of K1, K2."""
+    """Return a claim's spec in the last stage's form; `name` is for the instance of K1, K2."""
     spec = Written(copied(dict(written)), path, found)
     places: list[Mapping[str, str]] = []
     return NormalizedClaimSpec(_of_any_stage(spec, name, places), places)
@@ -172,7 +172,7 @@ def _open_detail(detail: Written) -> dict[str, str]:
 
 
 def _detail(detail: Written, requests: Written, class_field: str) -> dict[str, str]:
-    """Read one detail, and return what was written where; `class_field` names its class."""
+    """Read one detail, and return it with its original fields; `class_field` names its class."""
     detail.rename("config", "configs")
     detail.rename("deviceClass", "class")
     match(detail)

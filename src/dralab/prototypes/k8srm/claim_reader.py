@@ -22,7 +22,7 @@ MANY = 1 << 20
 
 
 class UnallocatableError(ValueError):
-    """A claim that can never be met, whatever devices there are."""
+    """A claim that no devices could ever meet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class AskedClaim:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """What one class without a selector accepts; `drivers` None: any driver.
+    """A class without a selector: the devices that it accepts; `drivers` None: any driver.
 
     `device_type` is the one that it names, `types` are those that some driver handles.
     """
@@ -88,7 +88,7 @@ class ClassCondition:
 
     @property
     def text(self) -> str:
-        """What the class asks of a device, in words that say all of it."""
+        """What the class requires of a device, in words."""
         return " or ".join(map(str, self.leaves)) or "no device: no class has its labels"
 
     def matches(self, device: core.Device) -> bool:
@@ -98,7 +98,7 @@ class ClassCondition:
 
 @dataclass(frozen=True, slots=True)
 class ConstraintReader:
-    """A claim's own expression as a selector; a failing one passes the device over."""
+    """A claim's own expression as a selector; a device for which it fails is skipped."""
 
     text: str
     reads: frozenset[core.DevicePath]
@@ -109,17 +109,17 @@ class ConstraintReader:
         return self.expression.holds(device)
 
     def with_text(self, text: str) -> "ConstraintReader":
-        """Return another expression, whose failures nobody is told of."""
+        """Return another expression, whose failures are not recorded."""
         expression = K8srmExpressions().get(text)
         return ConstraintReader(text, expression.reads, expression)
 
     def place(self, path: tuple[str, ...]) -> tuple[str, ...]:
-        """Return where devices have an attribute: names have no domain."""
+        """Return the path of an attribute: names have no domain."""
         return ("attributes", "", path[0]) if len(path) == 1 else path
 
 
 class Classes:
-    """The classes that there are, and what each of them accepts.
+    """The existing classes, and the devices that each accepts.
 
     `drivers` maps a driver to the device types that it handles. No node can use more than `most`
     devices: larger counts need not be tried. `absent` says why there is no class of a name.
@@ -224,7 +224,7 @@ class Classes:
         return {TYPE.format(name): self.of_type(name) for name in sorted(types)}
 
     def selectors(self, classes: Iterable[K8srmClass]) -> tuple[core.DeviceSelector, ...]:
-        """Return what some leaf classes ask of a device.
+        """Return the requirements of some leaf classes.
 
         The expression of a class that is alone is a selector of its own: it can be explained.
         """

@@ -26,7 +26,7 @@ MAX_CONFIG_BYTES: Final = 16 * 1024
 
 
 class K8srmCluster(SearchedCluster):
-    """What k8srm objects describe; claims made for pods are added as they are applied."""
+    """The cluster of k8srm objects; claims of pods are added as they are placed."""
 
     pool_kind = "DevicePool"
     cluster_kinds = frozenset({"DeviceClass", "DeviceDriver", "DevicePool", "Node"})
@@ -58,7 +58,7 @@ class K8srmCluster(SearchedCluster):
         return {pool.node for pool in self.pools}
 
     def failures(self) -> Mapping[str, str]:
-        """Return expressions that had no answer for some device, with the first error of each."""
+        """Return expressions that failed for some device, with the first error of each."""
         return self.expressions.failures
 
     def problem(self, pod: JsonDict) -> Problem:

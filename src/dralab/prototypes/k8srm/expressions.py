@@ -43,7 +43,7 @@ def environment() -> Environment:
 
 @dataclass
 class K8srmExpression:
-    """One expression; a device for which it has no answer is passed over, not an error."""
+    """One expression; a device for which it fails is skipped."""
 
     text: str
     failed: Callable[[str, str], object]
@@ -52,11 +52,11 @@ class K8srmExpression:
 
     @property
     def reads(self) -> frozenset[DevicePath]:
-        """What of a device it may read."""
+        """The parts of a device that it may read."""
         return READS
 
     def holds(self, device: Device) -> bool:
-        """Return whether it is true for a device; False if it fails, after saying so."""
+        """Return whether it is true for a device; False if it fails, which is recorded."""
         try:
             return self.value(device.attributes)
         except ValueError as error:
@@ -90,7 +90,7 @@ class K8srmExpression:
 
 
 class K8srmExpressions:
-    """Expressions by text; what failed is kept for those who explain."""
+    """Expressions by text; failures are recorded for explanations."""
 
     def __init__(self) -> None:
         self.failures: dict[str, str] = {}

@@ -78,7 +78,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimSpec:
-    """Instances that are met together, alike or different in some attributes."""
+    """Instances that are met together, with matching or different attributes."""
 
     instances: tuple[Instance, ...]
     match: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class ClaimSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class K8srmClaim:
-    """A claim, and what it already has."""
+    """A claim, and its present allocation."""
 
     name: str
     namespace: str
@@ -105,7 +105,7 @@ class K8srmClaim:
 
 @dataclass(frozen=True, slots=True)
 class Provided:
-    """What a device offers to a claim; amounts are taken in multiples of `block`."""
+    """A capacity of a device; amounts are taken in multiples of `block`."""
 
     amount: Number
     block: Number

@@ -1,4 +1,4 @@
-"""Documents of any stage in the form of the last one, with a finding for every field read again.
+"""Documents of any stage in the form of the last one, with findings.
 
 Nothing is guessed silently: what is renamed, moved or dropped says so, with its field path.
 """
@@ -261,7 +261,7 @@ def check_attributes(part: Written) -> None:
 
 
 def _mend_consumed(consumed: Written, names: list[str]) -> None:
-    """Match consumers' names with the pool's: the A100 data write memory-slices-00 for -0."""
+    """Match consumers' names with the pool's: the A100 data has memory-slices-00 for -0."""
     for name in list(consumed.fields):
         amount = consumed.fields[name]
         if parse_any(amount) < 0:

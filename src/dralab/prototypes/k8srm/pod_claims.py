@@ -1,4 +1,4 @@
-"""The claims of a pod by name, and whether the pod may start: a node asks the same as a reader."""
+"""The claims of a pod by name, and whether the pod may start."""
 
 from dralab.objects.metadata import key_of, owner_uids, status_of, uid_of
 from dralab.prototypes.claim_names import suffix
@@ -45,7 +45,7 @@ def uses_of(pod: JsonObject, container: str) -> list[tuple[str, str]]:
 
 
 def problem(pod: JsonObject, claim: JsonObject, *, generated: bool) -> str:
-    """Return why a claim keeps its pod from starting; empty if the pod may have its devices."""
+    """Return why a claim keeps its pod from starting; empty if it does not."""
     key, status = key_of(pod), status_of(claim)
     name = f"DeviceClaim {key_of(claim).name}"
     if generated and uid_of(pod) not in owner_uids(claim):

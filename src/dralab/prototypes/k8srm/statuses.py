@@ -1,4 +1,4 @@
-"""Statuses of k8srm's objects: free devices, drivers of classes, devices that are ready.
+"""Statuses of k8srm's objects: free devices, drivers of classes, ready devices.
 
 The scheduler writes what it chose into claims; everything here follows from that and from the
 objects themselves. Writing it down is left to a controller.

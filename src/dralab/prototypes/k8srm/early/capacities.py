@@ -29,7 +29,7 @@ BLOCKED_BY: Final[Mapping[str, frozenset[str]]] = {
 
 
 class CapacityError(ValueError):
-    """An allocation that does not fit the capacity it names."""
+    """An allocation that does not fit its capacity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class CapacityRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What one capacity gave: an amount (rounded to its block) or an access mode."""
+    """What was taken of one capacity: an amount (rounded to its block) or an access mode."""
 
     capacity: str
     topologies: Topologies = ()
@@ -80,7 +80,7 @@ class EarlyCapacity:
         return key_of(self.name, self.topologies)
 
     def take_request(self, request: CapacityRequest) -> tuple[Taken | None, Number]:
-        """Return what this capacity gives to a request, and what is still missing.
+        """Return what this capacity contributes to a request, and what is still missing.
 
         >>> EarlyCapacity(name="cpu", kind="block", amount=7, size=3).take_request(
         ...     CapacityRequest(capacity="cpu", kind="quantity", amount=7)

@@ -1,4 +1,4 @@
-"""What is wrong with the files of stages K0 and K1: shapes first, then what a schema cannot say."""
+"""Validation of the files of stages K0 and K1: schemas first, then other rules."""
 
 from collections.abc import Iterable
 from typing import Any, Final

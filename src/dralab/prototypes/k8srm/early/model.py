@@ -1,4 +1,4 @@
-"""Nodes, pools, devices and claims of stages K0 and K1, as their files hold them.
+"""Nodes, pools, devices and claims of stages K0 and K1, as in their files.
 
 K1 renamed `resources` to `devices` and put a device claim's requests under `spec.requests`; both
 spellings are read. Attributes are plain values by name; a device's win over its pool's.

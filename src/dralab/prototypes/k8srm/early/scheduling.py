@@ -34,7 +34,7 @@ class EffortExceeded(RuntimeError):  # noqa: N818 - it says what happened
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceResult:
-    """What one device would give to a claim, or why not."""
+    """What one device would contribute to a claim, or why not."""
 
     device: str
     taken: tuple[Taken, ...] = ()
@@ -44,7 +44,7 @@ class DeviceResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolResult:
-    """The devices of one pool, or why none of them was looked at."""
+    """The devices of one pool, or why none of them was tried."""
 
     pool: str
     devices: tuple[DeviceResult, ...] = ()
@@ -164,7 +164,7 @@ class _Search:
     def furthest(
         self, pools: tuple[EarlyPool, ...]
     ) -> tuple[list[ClaimResult], tuple[EarlyPool, ...]]:
-        """Return what a pass without backtracking finds, to say why a node fails.
+        """Return the result of a search without backtracking, to explain why a node fails.
 
         It continues after a claim that fails, so that every claim gets its reason.
         """
@@ -233,7 +233,7 @@ class _Search:
 
 
 def _offer(device: EarlyDevice, request: CapacityRequest) -> tuple[list[Taken], str]:
-    """Return what a device gives to one request, or why it cannot."""
+    """Return what a device contributes to one request, or why it cannot."""
     named = [c for c in device.capacities if c.name == request.capacity]
     if not named:
         return [], f'no capacity "{request.capacity}" present in device "{device.name}"'
@@ -265,7 +265,7 @@ def _offer(device: EarlyDevice, request: CapacityRequest) -> tuple[list[Taken], 
 
 
 def _alignment(claim: DeviceClaim, taken: Sequence[Taken]) -> tuple[int, str]:
-    """Return how many preferred topologies the parts straddle, or which required one."""
+    """Return how many preferred topologies the parts span, or the violated required one."""
     missed = 0
     for kind, policy in claim.topologies:
         names = {name for part in taken for type_, name in part.topologies if type_ == kind}

@@ -18,7 +18,7 @@ def lines(result: NodeResult, word: str = "device") -> Iterator[str]:
 
 
 def amounts(result: NodeResult) -> Iterator[str]:
-    """Yield one line for every capacity that the winner gives: claim, device, key, amount."""
+    """Yield one line for every capacity taken from the chosen node: claim, device, key, amount."""
     for group in result.claims:
         for claim in group.claims:
             if claim.best < 0:
