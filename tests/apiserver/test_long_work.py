@@ -4,8 +4,9 @@ import threading
 
 import pytest
 
+from dralab.apiserver.access.scope import MustCompute, Scope, deadline
 from dralab.apiserver.long_work import LongWork, WaitedTooLong
-from dralab.apiserver.scope import IN_LOOP, MustCompute, ThreadScope, deadline, long_work, within
+from dralab.apiserver.storage import MemoryStore
 
 
 def in_turn(work, user, order, waiting):
@@ -46,7 +47,8 @@ def test_a_turn_that_does_not_come_in_time_is_given_up():
 
 
 def test_a_scope_says_who_may_compute_for_long():
-    with within(IN_LOOP), pytest.raises(MustCompute), long_work("jane"):
+    store = MemoryStore()
+    with pytest.raises(MustCompute), Scope(store=store).long_work():
         pass
-    with within(ThreadScope(until=deadline(), work=LongWork())), long_work("jane"):
+    with Scope(store=store, until=deadline(), work=LongWork()).long_work():
         pass

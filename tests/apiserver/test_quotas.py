@@ -160,14 +160,14 @@ def test_what_is_written_while_pods_are_counted_counts_once(lab):
     kind = context.kinds.find("", "v1", "pods")
 
     def meanwhile(hub, namespace):
-        found = context.all_of(hub, namespace)
+        found = context.own.all_of(hub, namespace)
         lab.delete(PODS, "a")
         lab.set_status(PODS, "b", phase="Succeeded")
         lab.client.create(PODS, pod("d"), "default")
         return found
 
-    objects = SimpleNamespace(all_of=meanwhile, count_of=lambda *_: 0)
-    review = SimpleNamespace(kind=kind, namespace="default", objects=objects)
+    scope = SimpleNamespace(all_of=meanwhile, store=context.store)
+    review = SimpleNamespace(kind=kind, namespace="default", scope=scope)
     assert account(lab).used(review) == {"pods": 2}
 
 

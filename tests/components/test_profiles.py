@@ -4,7 +4,6 @@ import orjson
 import pytest
 
 from dralab.api.status import ApiError
-from dralab.apiserver.verbs.state.options import WriteOptions
 from dralab.cluster import Cluster, Options
 from dralab.components import profiles
 from dralab.runtime.client import Resource
@@ -219,11 +218,11 @@ def test_a_pod_cannot_ask_for_devices_in_two_ways(client):
 def test_k8srm_takes_numbers_in_config_maps_and_says_how_they_are_read():
     def asked(*names):
         with Cluster(Options(profiles=names)) as cluster:
-            options = WriteOptions()
+            scope = cluster.server.resources.context.scope()
             kind = cluster.server.resources.kind("", "v1", "configmaps")
             body = {"metadata": {"name": "vlan"}, "data": {"vlanID": 2000}}
-            stored = cluster.server.resources.create(kind, body, "default", options)
-            return orjson.loads(stored.encoded)["data"], options.warnings
+            stored = cluster.server.resources.create(kind, body, "default", scope)
+            return orjson.loads(stored.encoded)["data"], scope.warnings
 
     data, warnings = asked("v1", "k8srm")
     assert data == {"vlanID": "2000"}

@@ -84,12 +84,12 @@ class ReleaseJudge:
         for part in OWN:
             metadata.pop(part, None)
         namespace = self._namespace(metadata) if kind.namespaced else ""
-        options = WriteOptions(validation="Ignore")
         given = copy.deepcopy(value)
         context = self._server.resources.context
+        scope = context.scope(options=WriteOptions(validation="Ignore"))
         try:
-            unknown = set(typed(context, kind, copy.deepcopy(value), WriteOptions())[1])
-            stored = self._server.resources.create(kind, value, namespace, options)
+            unknown = set(typed(context.scope(), kind, copy.deepcopy(value))[1])
+            stored = self._server.resources.create(kind, value, namespace, scope)
         except (ApiError, DecodingError) as error:
             if not isinstance(error, ApiError) or error.reason != "AlreadyExists":
                 yield ReleaseVerdict(sort="refused", message=str(error))
@@ -97,7 +97,7 @@ class ReleaseJudge:
         for path in sorted(unknown):
             text = f"{self.release} has no such field"
             yield ReleaseVerdict(sort="dropped", field=path, message=text)
-        for text in options.warnings:
+        for text in scope.warnings:
             yield ReleaseVerdict(sort="warned", message=text)
         shown = context.rules.from_hub(kind, stored.value)
         given.pop("status", None)

@@ -67,7 +67,7 @@ def store(server: ApiServer, objects: Iterable[JsonDict]) -> None:
             if kind.namespaced:
                 metadata.setdefault("namespace", "default")
             key = key_of(kind, metadata.get("namespace", ""), metadata["name"])
-            if context.find(key) is not None:
+            if context.own.find(key) is not None:
                 continue
             # A snapshot of files has objects that no server has completed.
             metadata["uid"] = metadata.get("uid") or context.uid()

@@ -7,21 +7,23 @@ Any thread may use it.
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import orjson
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.access.authorization.attributes import Attributes
+from dralab.apiserver.access.scope import MustWait
 from dralab.apiserver.access.users import ADMIN, User
-from dralab.apiserver.scope import MustWait
 from dralab.apiserver.storage import Compacted, Stored
 from dralab.apiserver.storage.watching import Hub, Subscription, TooManyWatchers
 from dralab.apiserver.storage.watching.interfaces import EventType
 from dralab.apiserver.verbs.reading import not_converted
 from dralab.apiserver.verbs.server import Resources
-from dralab.apiserver.verbs.state.options import ListOptions, WriteOptions, delete_options
+from dralab.apiserver.verbs.state.context import Scope
+from dralab.apiserver.verbs.state.options import PLAINLY, ListOptions, WriteOptions, delete_options
 from dralab.apiserver.verbs.state.selectors import exact_fields
 from dralab.apiserver.verbs.waiting import waited
 from dralab.objects.metadata import metadata_of
@@ -29,6 +31,7 @@ from dralab.runtime.client import ObjectList, PatchType, Resource, WatchEvent
 from dralab.values.json_types import JsonDict
 
 AGENT: Final = "dralab"
+Found = TypeVar("Found")
 
 
 class LocalClient:
@@ -52,8 +55,9 @@ class LocalClient:
         kind = self._kind(resource)
         if self._limited:
             self._check("get", kind, namespace, name)
-        return waited(
-            self.resources, lambda verbs: verbs.view(kind, verbs.get(kind, name, namespace))
+        verbs = self.resources
+        return self._answer(
+            lambda scope: verbs.view(kind, verbs.get(kind, name, namespace, scope), scope)
         )
 
     def list(
@@ -69,13 +73,16 @@ class LocalClient:
         if self._limited:
             self._check("list", kind, namespace, fields=field_selector)
         options = ListOptions(label_selector=label_selector, field_selector=field_selector)
+        verbs = self.resources
 
-        def found(verbs: Resources) -> ObjectList:
-            page = verbs.list(kind, namespace, options)
-            verbs.prepare(kind, page.items)
-            return ObjectList([verbs.view(kind, one) for one in page.items], str(page.revision))
+        def found(scope: Scope) -> ObjectList:
+            page = verbs.list(kind, namespace, options, scope)
+            scope.rules.prepare(kind, page.items, scope)
+            return ObjectList(
+                [verbs.view(kind, one, scope) for one in page.items], str(page.revision)
+            )
 
-        return waited(self.resources, found)
+        return self._answer(found)
 
     def watch(
         self,
@@ -110,9 +117,8 @@ class LocalClient:
             namespace = namespace or metadata_of(body).get("namespace") or ""
         if self._limited:
             self._check("create", kind, namespace)
-        stored = waited(
-            self.resources,
-            lambda verbs: verbs.create(kind, _copy(body), namespace, self._options()),
+        stored = self._answer(
+            lambda scope: self.resources.create(kind, _copy(body), namespace, scope)
         )
         return self.resources.view(kind, stored)
 
@@ -125,11 +131,10 @@ class LocalClient:
             self._check("update", kind, namespace, name, subresource)
         if subresource not in {"", "status"}:
             return self._subresource("update", kind, (name, namespace), subresource, body)
-        stored = waited(
-            self.resources,
-            lambda verbs: verbs.update(
-                kind, _copy(body), name, namespace, self._options(), subresource=subresource
-            ),
+        stored = self._answer(
+            lambda scope: self.resources.update(
+                kind, _copy(body), name, namespace, scope, subresource=subresource
+            )
         )
         return self.resources.view(kind, stored)
 
@@ -150,31 +155,17 @@ class LocalClient:
         if self._limited:
             self._check("patch", kind, namespace, name, subresource)
 
-        def options() -> WriteOptions:
-            found = self._options(field_manager)
-            found.force = force
-            found.kind = "PatchOptions"
-            return found
-
+        options = partial(
+            WriteOptions, manager=field_manager, agent=self.agent, force=force, kind="PatchOptions"
+        )
         if subresource not in {"", "status"}:
-            return waited(
-                self.resources,
-                lambda verbs: verbs.subresource(
-                    "patch",
-                    kind,
-                    name,
-                    subresource,
-                    _copy(patch),
-                    namespace=namespace,
-                    options=options(),
-                    type=type,
-                ),
-            )
-        stored, _ = waited(
-            self.resources,
-            lambda verbs: verbs.patch(
-                kind, name, _copy(patch), namespace, options(), type=type, subresource=subresource
+            named = name, namespace
+            return self._subresource("patch", kind, named, subresource, patch, type, options)
+        stored, _ = self._answer(
+            lambda scope: self.resources.patch(
+                kind, name, _copy(patch), namespace, scope, type=type, subresource=subresource
             ),
+            options,
         )
         return self.resources.view(kind, stored)
 
@@ -190,11 +181,8 @@ class LocalClient:
         kind = self._kind(resource)
         if self._limited:
             self._check("delete", kind, namespace, name)
-        how = delete_options({}, options, self.user)
-        waited(
-            self.resources,
-            lambda verbs: verbs.delete(kind, name, namespace, how),
-        )
+        how = delete_options({}, options)
+        self._answer(lambda scope: self.resources.delete(kind, name, namespace, how, scope))
 
     def delete_collection(
         self,
@@ -209,8 +197,9 @@ class LocalClient:
         if self._limited:
             self._check("deletecollection", kind, namespace, fields=field_selector)
         chosen = ListOptions(label_selector=label_selector, field_selector=field_selector)
-        how = delete_options({}, None, self.user)
-        waited(self.resources, lambda verbs: verbs.delete_collection(kind, namespace, chosen, how))
+        self._answer(
+            lambda scope: self.resources.delete_collection(kind, namespace, chosen, PLAINLY, scope)
+        )
 
     def post(
         self, resource: Resource, name: str, subresource: str, body: JsonDict, namespace: str = ""
@@ -221,34 +210,45 @@ class LocalClient:
             self._check("create", kind, namespace, name, subresource)
         return self._subresource("create", kind, (name, namespace), subresource, body)
 
-    def _subresource(
+    def _subresource(  # noqa: PLR0917 - all of it decides
         self,
         verb: str,
         kind: Kind,
         named: tuple[str, str],
         subresource: str,
-        body: JsonDict,
+        body: Any,
+        type: PatchType = "merge",
+        options: Callable[[], WriteOptions] | None = None,
     ) -> JsonDict:
         name, namespace = named
-        return waited(
-            self.resources,
-            lambda verbs: verbs.subresource(
+        return self._answer(
+            lambda scope: self.resources.subresource(
                 verb,
                 kind,
                 name,
                 subresource,
                 _copy(body),
                 namespace=namespace,
-                options=self._options(),
+                scope=scope,
+                type=type,
             ),
+            options,
         )
+
+    def _answer(
+        self, call: Callable[[Scope], Found], options: Callable[[], WriteOptions] | None = None
+    ) -> Found:
+        """Return the answer of the verbs to this user. ApiError."""
+
+        def asked(scope: Scope) -> Found:
+            scope.options = options() if options else WriteOptions(agent=self.agent)
+            return call(scope)
+
+        return waited(self.resources.context, asked, self.user)
 
     def _kind(self, resource: Resource) -> Kind:
         named = resource.group, resource.version, resource.plural
         return self.resources.kinds.within(*named) or self.resources.kind(*named)
-
-    def _options(self, manager: str = "") -> WriteOptions:
-        return WriteOptions(manager=manager, agent=self.agent, user=self.user)
 
     def _check(
         self,
@@ -266,7 +266,7 @@ class LocalClient:
             exact = exact_fields(fields) if fields else ()
             if verb in {"list", "watch"}:
                 name = name or dict(exact).get("metadata.name", "")
-            context.check_access(
+            context.scope(user=self.user).check_access(
                 Attributes(
                     user=self.user,
                     verb=verb,

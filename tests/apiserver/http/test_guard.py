@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from dralab.apiserver.access.users import ADMIN, User
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.browser_guard import is_loopback, name_of
 from dralab.apiserver.http.connections.serving import ServingError, listen
 from dralab.apiserver.http.messages import HttpRequest
-from dralab.apiserver.verbs.state.options import ADMIN, User
 from dralab.cluster import Cluster, Options
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"

@@ -13,7 +13,6 @@ from dralab.apiserver.access.authorization.signers import CertificateApproval, C
 from dralab.apiserver.access.users import User
 from dralab.apiserver.storage import MemoryStore
 from dralab.apiserver.verbs.assembly import built_in_admission
-from dralab.apiserver.verbs.state.options import WriteOptions
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 CLIENT = "kubernetes.io/kube-apiserver-client"
@@ -51,7 +50,7 @@ def test_a_request_says_who_sent_it_whatever_it_says_itself(asked):
     resources = Asked().resources
     kind = resources.kind("certificates.k8s.io", "v1", "certificatesigningrequests")
     body = csr(asked, username="root", groups=["system:masters"], uid="0", extra={"a": ["b"]})
-    made = resources.create(kind, body, "", WriteOptions(user=JANE)).value
+    made = resources.create(kind, body, "", resources.context.scope(user=JANE)).value
     told = {part: made["spec"].get(part) for part in ("username", "groups", "uid", "extra")}
     assert told == {
         "username": "jane",
@@ -183,12 +182,12 @@ def test_a_signer_belongs_to_those_who_may_use_it(asked, verb, subresource, stat
 
     def write():
         body = {"metadata": {"name": "c"}, "status": status}
-        options = WriteOptions(user=JANE)
+        scope = resources.context.scope(user=JANE)
         if subresource == "status":
             return resources.update(
-                kind, {**made, "status": status}, "c", "", options, subresource="status"
+                kind, {**made, "status": status}, "c", "", scope, subresource="status"
             )
-        return resources.subresource("update", kind, "c", "approval", body, options=options)
+        return resources.subresource("update", kind, "c", "approval", body, scope=scope)
 
     for other in (Only(verb, "kubernetes.io/other"), Only("get", CLIENT), Only(verb, "*")):
         authorizer.now = other

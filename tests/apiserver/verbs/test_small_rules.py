@@ -4,7 +4,7 @@ import pytest
 
 from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
-from dralab.apiserver.scope import MustWait
+from dralab.apiserver.access.scope import MustWait
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import Changed, Key, MemoryStore, Stored
 from dralab.apiserver.verbs import waiting
@@ -118,28 +118,29 @@ def resources():
 def test_a_write_that_others_always_overtake_is_given_up(resources):
     calls = []
 
-    def call(view):
-        calls.append(view is resources)
-        raise MustWait if view is resources else Changed
+    def call(scope):
+        calls.append(scope.waits)
+        raise Changed if scope.waits else MustWait
 
     with pytest.raises(ApiError) as refused:
-        waiting.waited(resources, call)
+        waiting.waited(resources.context, call)
     status = refused.value.status()
     assert (status["code"], status["reason"]) == (500, "ServerTimeout")
     assert status["details"]["retryAfterSeconds"] == 1
-    assert calls == [True, *[False] * waiting.TRIES]
+    assert calls == [False, *[True] * waiting.TRIES]
 
 
 def test_a_write_that_waits_is_tried_again_until_no_other_comes_between(resources):
     answers = iter([MustWait, Changed, Changed])
 
-    def call(view):
+    def call(_scope):
         for error in answers:
             raise error
         return "done"
 
-    assert waiting.waited(resources, call) == "done"
-    assert waiting.waited(resources, lambda view: view) is resources, "without any wait"
+    assert waiting.waited(resources.context, call) == "done"
+    alone = waiting.waited(resources.context, lambda scope: (scope.store, scope.waits))
+    assert alone == (resources.context.store, False), "without any wait"
 
 
 @pytest.mark.parametrize(

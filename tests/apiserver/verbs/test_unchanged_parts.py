@@ -10,7 +10,6 @@ from dralab.api.resource import defaulting
 from dralab.api.resource.structure import normalised
 from dralab.api.status import ApiError
 from dralab.apiserver.verbs.state import typed_objects
-from dralab.apiserver.verbs.state.options import WriteOptions
 from dralab.kernel.clock import ManualClock
 from dralab.runtime.resources import CLAIMS, PODS
 from labs import Server
@@ -62,8 +61,8 @@ def test_a_change_is_decoded_as_if_all_of_it_was_new(server, resource, name, edi
     kind = server.resources.kind(resource.group, resource.version, resource.plural)
     context, before = server.resources.context, server.get(resource, name, "default")
     sent = edited(before, **edit)
-    whole = typed_objects.decoded(context, kind, copy.deepcopy(sent), WriteOptions())
-    found = typed_objects.decoded_change(context, kind, copy.deepcopy(sent), before, WriteOptions())
+    whole = typed_objects.decoded(context.scope(), kind, copy.deepcopy(sent))
+    found = typed_objects.decoded_change(context.scope(), kind, copy.deepcopy(sent), before)
     assert orjson.dumps(found) == orjson.dumps(whole)
 
 

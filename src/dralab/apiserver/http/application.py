@@ -6,7 +6,6 @@ all others; `resources` implements the verbs, the transport the sockets.
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from copy import copy
 from threading import Lock
 from typing import Final, TypeVar
 
@@ -20,7 +19,8 @@ from dralab.apiserver.access.authentication.chain import (
     without_token,
 )
 from dralab.apiserver.access.authorization.attributes import Authorizer
-from dralab.apiserver.access.users import User
+from dralab.apiserver.access.scope import MustCompute, MustWait
+from dralab.apiserver.access.users import ANONYMOUS, User
 from dralab.apiserver.http import access, routing, weighing
 from dralab.apiserver.http.browser_guard import Guard, name_of
 from dralab.apiserver.http.messages import (
@@ -50,7 +50,6 @@ from dralab.apiserver.http.routing import (
 )
 from dralab.apiserver.http.trying import refusal, tried, unavailable
 from dralab.apiserver.metrics.meters import now
-from dralab.apiserver.scope import IN_LOOP, MustCompute, MustWait, ThreadScope, deadline, within
 from dralab.apiserver.storage import (
     Damaged,
     Key,
@@ -59,6 +58,7 @@ from dralab.apiserver.storage import (
     TooLarge,
 )
 from dralab.apiserver.verbs.server import Resources
+from dralab.apiserver.verbs.state.context import Scope
 
 Asked = TypeVar("Asked")
 WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
@@ -111,25 +111,33 @@ class Application:
 
     def handle(self, request: HttpRequest) -> Answer:
         """Answer one request; every refusal is a Status."""
+        return self._handle(request, self.resources.context.store)
+
+    def _handle(self, request: HttpRequest, store: Store) -> Answer:
+        """Answer one request over a view of the store. TakesLong: in another lane, Changed."""
+        context = self.resources.context
+        scope = context.scope(user=ANONYMOUS, store=store)
+        if request.record is not None:
+            scope.annotate = request.record.annotate
         request.cbor = self.requests.speaks_cbor
         try:
-            if "timeout=" in request.query:
-                timeout_of(request)
-            user = request.user or self.user_of(request)
-            answer = self._answer(request, user)
+            timeout = timeout_of(request)
+            if request.lane in {WAITING_LANE, LARGE_LANE}:
+                context.may_compute(scope, timeout)
+                scope.waits = request.lane == WAITING_LANE
+            scope.user = request.user or self.user_of(request)
+            answer = self._answer(request, scope)
         except ApiError as error:
             answer = negotiated(request, refusal(error))
-            if request.warned:
-                answer.headers = [*answer.headers, *warning_headers(request.warned)]
+            if scope.warnings:
+                answer.headers = [*answer.headers, *warning_headers(scope.warnings)]
         except MustWait as condition:
             lane = LARGE_LANE if isinstance(condition, MustCompute) else WAITING_LANE
             if lane == LARGE_LANE and request.route is not None:
-                hub = request.route.kind.hub
-                self.resources.context.dynamic.took_long(hub, len(request.body))
-            if request.lane:
-                raise TakesLong(lane) from None
-            request.lane = lane
-            return self.handle_apart(request)
+                context.dynamic.took_long(request.route.kind.hub, len(request.body))
+            return self._elsewhere(request, lane)
+        except TakesLong as condition:
+            return self._elsewhere(request, condition.lane)
         except NoSuchGroup:
             return HttpResponse(status=404, headers=TEXT, body=b"404 page not found\n")
         except TooLarge as error:
@@ -142,33 +150,41 @@ class Application:
             return pretty(answer)
         return answer
 
+    def _elsewhere(self, request: HttpRequest, lane: str) -> Answer:
+        """Have a request answered in another lane; in this thread where there are none."""
+        if request.lane:
+            raise TakesLong(lane) from None
+        request.lane = lane
+        return self.handle_apart(request)
+
     def handle_apart(self, request: HttpRequest) -> Answer:
         """Answer one request in a thread beside that of the loop, which may take seconds.
 
         What it writes is computed outside of the store's lock, and computed again if
         others changed what it had read.
         """
-        below = self.resources.context.store
+        store = self.resources.context.store
         waits = request.lane == WAITING_LANE
-        if request.method not in (DELETES if below.shared or waits else WRITES):
-            with within(self._scope(request)):
-                return self.handle(request)
-        route = self._route(request) if below.shared else None
-        if route is None or not route.name:
-            return tried(request, below, lambda store: self._attempt(request, store))
+        if request.method not in (DELETES if store.shared or waits else WRITES):
+            return self._handle(request, store)
+        route = self._route(request)
+        if not store.shared or route is None or not route.name:
+            return tried(request, store, lambda view: self._attempt(request, view))
         # Writers of the same object would only make each other retry.
         turn = (route.kind.hub, route.namespace, route.name)
         with self._turns[hash(turn) % len(self._turns)]:
-            return tried(request, below, lambda store: self._attempt(request, store))
+            return tried(request, store, lambda view: self._attempt(request, view))
 
-    def _attempt(self, request: HttpRequest, store: Store) -> Answer:
-        """Answer a request over a view of the store. Changed."""
-        found = copy(self)
-        found.resources = self.resources.over(store)
-        found.requests = self.requests.over(found.resources)
-        self._keep_kind(request, store)
-        with within(self._scope(request)):
-            return found.handle(request)
+    def _attempt(self, request: HttpRequest, view: Store) -> Answer:
+        """Answer a request over a view of the store, by the definition of its kind. Changed.
+
+        It is tried again if the definition changes meanwhile.
+        """
+        route = self._route(request)
+        if route is not None and route.kind.custom is not None:
+            with suppress(Damaged):
+                view.get(Key(DEFINITIONS, "", f"{route.kind.plural}.{route.kind.group}"))
+        return self._handle(request, view)
 
     def reads_now(self, request: HttpRequest) -> bool:
         """Whether a request reads the latest state, and not an earlier one.
@@ -183,20 +199,23 @@ class Application:
             return False
         return not (revision.isdecimal() and int(revision) <= self.resources.context.store.revision)
 
-    def _keep_kind(self, request: HttpRequest, store: Store) -> None:
-        """Make a request depend on the definition of its kind: retry it if that changes."""
-        route = self._route(request)
-        if route is not None and route.kind.custom is not None:
-            with suppress(Damaged):
-                store.get(Key(DEFINITIONS, "", f"{route.kind.plural}.{route.kind.group}"))
-
     def _route(self, request: HttpRequest) -> Route | None:
         """Return where a request goes; None if it is not for a resource."""
         parts = routing.segments_of(request.path)
         if routing.leads_to_resource(parts):
             with suppress(ApiError, NoSuchGroup):
-                return routing.route(parts, self.resources.kinds)
+                return self._routed(request, parts)
         return None
+
+    def _routed(self, request: HttpRequest, parts: list[str]) -> Route:
+        """Return where a request goes, as found before if its kind is still the one served."""
+        known, kinds = request.route, self.resources.kinds
+        if known is not None:
+            kind = known.kind
+            if kinds.get(kind.group, kind.version, kind.plural) is kind:
+                return known
+        found = request.route = routing.route(parts, kinds)
+        return found
 
     def user_of(self, request: HttpRequest) -> User:
         """Return the user of a request, after impersonation. ApiError: 401, 403."""
@@ -243,31 +262,20 @@ class Application:
                 raise
         metrics.authorized("allowed", began)
 
-    def _answer(self, request: HttpRequest, user: User) -> Answer:
-        context = self.resources.context
+    def _answer(self, request: HttpRequest, scope: Scope) -> Answer:
+        context, user = self.resources.context, scope.user
         authorizer = None if user.is_superuser else context.authorizer
         parts = routing.segments_of(request.path)
         if routing.leads_to_resource(parts):
             try:
-                route = routing.route(parts, self.resources.kinds)
+                route = self._routed(request, parts)
             except (ApiError, NoSuchGroup):
                 self._check(authorizer, access.check_unknown, request, parts, user)
                 elsewhere = self.aggregated.answer(request, parts, user)
                 if elsewhere is not None:
                     return elsewhere
                 raise
-            request.route = route
             self._check(authorizer, access.check_route, request, route, user)
-            return self.requests.answer(request, route, user)
+            return self.requests.answer(request, route, scope)
         self._check(authorizer, access.check_path, request, parts, user)
         return self.aggregated.answer(request, parts, user) or self.pages.answer(request, parts)
-
-    def _scope(self, request: HttpRequest) -> ThreadScope:
-        """Return what the thread of a request may do."""
-        if request.lane not in {WAITING_LANE, LARGE_LANE}:
-            return IN_LOOP
-        return ThreadScope(
-            until=deadline(timeout_of(request)),
-            waits=request.lane == WAITING_LANE,
-            work=self.resources.context.long_work,
-        )

@@ -68,7 +68,7 @@ class HttpRequest:
     by the right that `constraint` names;
     `repeated` are all values of headers that came more than once; `certificate` (DER) is the
     client's, which TLS has verified. `record` is the audit log's; `wanted` is what an
-    authorizer was asked about it. `warned` are the warnings for its client. `lane` says
+    authorizer was asked about it. `lane` says
     where it is answered: in `LOOP` a slow request raises TakesLong, before it begins;
     empty: in a thread for which no other request waits. `audit_id` names it in
     the answer and in the audit log; `route` is where it goes if that is a resource. `cbor` says
@@ -86,7 +86,6 @@ class HttpRequest:
     constraint: str = ""
     repeated: Mapping[str, Sequence[str]] | None = None
     certificate: bytes = b""
-    warned: Sequence[str] = ()
     lane: str = ""
     record: "Record | None" = None
     audit_id: str = ""

@@ -3,8 +3,7 @@
 `application` authenticates, authorizes and routes; `resources` implements the verbs.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -57,14 +56,15 @@ from dralab.apiserver.http.weighing import Weights
 from dralab.apiserver.storage import Stored
 from dralab.apiserver.verbs.patching import PatchType, undecodable
 from dralab.apiserver.verbs.server import Resources, success
+from dralab.apiserver.verbs.state.context import Scope
 from dralab.apiserver.verbs.state.options import (
     DeleteOptions,
     Query,
-    WriteOptions,
     delete_options,
     list_options,
     write_options,
 )
+from dralab.apiserver.verbs.subresources import connecting
 
 PATCHES: Final[Mapping[str, PatchType]] = {
     "application/json-patch+json": "json",
@@ -119,39 +119,33 @@ class ResourceRequests:
         self.encoders = Encoders(resources.context)
         self.speaks_cbor = False
 
-    def over(self, resources: Resources) -> "ResourceRequests":
-        """Return the same on a view of the store."""
-        found = copy(self)
-        found.resources = resources
-        return found
-
-    def answer(self, request: HttpRequest, route: Route, user: User) -> Answer:
+    def answer(self, request: HttpRequest, route: Route, scope: Scope) -> Answer:
         """Answer a request for a resource. ApiError: it is refused."""
         if self.speaks_cbor and "cbor" in request.headers.get("content-type", ""):
             from dralab.apiserver.http.encodings.cbor_messages import with_json_body
 
             request = with_json_body(request, route.kind)
         if not (warning := route.kind.deprecation):
-            return self._answer(request, route, user)
+            return self._answer(request, route, scope)
         try:
-            answer = self._answer(request, route, user)
+            answer = self._answer(request, route, scope)
         except ApiError:
-            request.warned = [warning, *request.warned]
+            scope.warnings.insert(0, warning)
             raise
         if not isinstance(answer, (HttpResponse, WatchStream)):
             return answer
         return replace(answer, headers=[*answer.headers, *warning_headers([warning])])
 
-    def _answer(self, request: HttpRequest, route: Route, user: User) -> Answer:
+    def _answer(self, request: HttpRequest, route: Route, scope: Scope) -> Answer:
         kind, method = route.kind, request.method
         query = query_of(request.query)
         if route.subresource:
             verb = SUBRESOURCE_VERBS.get(method, "")
             if route.subresource == "proxy":
-                return self._connected(request, route, user, query)
+                return self._connected(request, route, scope, query)
             if verb not in kind.subresources[route.subresource].verbs:
                 raise not_allowed(kind, POSTED.get(method, ""))
-            return self._subresource(request, route, user, query, verb)
+            return self._subresource(request, route, scope, query, verb)
         verb = (OBJECT_VERBS if route.name else COLLECTION_VERBS).get(method, "")
         if kind.namespaced and not route.namespace and verb != "list":
             raise not_allowed() if kind.patches_strategically else without_namespace(kind)
@@ -164,68 +158,66 @@ class ResourceRequests:
             raise not_allowed(kind, POSTED.get(method, ""))
         match verb:
             case "get":
-                return self._get(request, route, query)
+                return self._get(request, route, scope, query)
             case "list":
-                return self._list(request, route, query)
+                return self._list(request, route, scope, query)
             case "create":
-                return self._create(request, route, user, query)
+                return self._create(request, route, scope, query)
             case "update":
-                return self._update(request, route, user, query)
+                return self._update(request, route, scope, query)
             case "patch":
-                return self._patch(request, route, user, query)
+                return self._patch(request, route, scope, query)
             case "delete":
-                return self._delete(request, route, user, query)
+                return self._delete(request, route, scope, query)
             case _:
-                return self._delete_collection(request, route, user, query)
+                return self._delete_collection(request, route, scope, query)
 
-    def _connected(self, request: HttpRequest, route: Route, user: User, query: Query) -> Answer:
+    def _connected(self, request: HttpRequest, route: Route, scope: Scope, query: Query) -> Answer:
         """Answer a subresource that leads out of the server. ApiError."""
         connector = self.connectors.get((route.kind.hub, route.subresource))
         if connector is None:
             raise not_found()
-        request.warned = warnings = list[str]()
-        options = WriteOptions(kind="", user=user, warnings=warnings)
-        if request.record is not None:
-            options.annotate = request.record.annotate
-        self.resources.connect(
+        connecting.admit(
+            scope,
             route.kind,
             route.name,
             route.subresource,
             namespace=route.namespace,
             query=query,
             path=route.rest,
-            options=options,
         )
-        return connector(request, route, user)
+        return connector(request, route, scope.user)
 
     # --- reading --------------------------------------------------------------------------
 
-    def _get(self, request: HttpRequest, route: Route, query: Query) -> Answer:
+    def _get(self, request: HttpRequest, route: Route, scope: Scope, query: Query) -> Answer:
         if route.watch:
-            return self._watch(request, route, query)
+            return self._watch(request, route, scope, query)
         revision = query["resourceVersion"][0] if "resourceVersion" in query else ""
         form = form_for(request, route.kind, listing=False)
-        stored = self.resources.get(route.kind, route.name, route.namespace, revision=revision)
+        stored = self.resources.get(
+            route.kind, route.name, route.namespace, scope, revision=revision
+        )
         check_shape(form, route.kind, listing=False)
         if not self._is_plain(route, form):
             weighing.check(request, len(stored.encoded) * weighing.times(form))
-        return self._object(route, stored, form, query=query, read=True)
+        return self._object(route, scope, stored, form, query=query, read=True)
 
-    def _list(self, request: HttpRequest, route: Route, query: Query) -> Answer:
+    def _list(self, request: HttpRequest, route: Route, scope: Scope, query: Query) -> Answer:
         if route.watch or is_watch(query):
-            return self._watch(request, route, query)
+            return self._watch(request, route, scope, query)
         options = list_options(query, watch=False)
         form = form_for(request, route.kind, listing=True)
         self.weights.check_selection(request, route, options)
-        page = self.resources.list(route.kind, route.namespace, options)
+        page = self.resources.list(route.kind, route.namespace, options, scope)
         check_shape(form, route.kind, listing=True)
-        self.resources.prepare(route.kind, page.items)
+        scope.rules.prepare(route.kind, page.items, scope)
         plain = self._is_plain(route, form)
         self.weights.check_page(request, route.kind, form, page.items, plain=plain)
-        body = self.encoders.whole(route.kind, form, query).page(page)
+        body = self.encoders.whole(route.kind, form, query, scope=scope).page(page)
         return encoded(body, form, warnings=warnings_of(page))
 
-    def _watch(self, request: HttpRequest, route: Route, query: Query) -> Answer:
+    def _watch(self, request: HttpRequest, route: Route, scope: Scope, query: Query) -> Answer:
         form = form_for(request, route.kind, listing=True)
         begins = WATCH_LIST in self.resources.context.rules.features
         options = list_options(query, watch=True, begins=begins)
@@ -234,13 +226,15 @@ class ResourceRequests:
         if request.brief and (options.revision in {"", "0"} or options.send_initial_events):
             self.weights.check_selection(request, route, options)
         try:
-            watching = self.resources.watch(route.kind, route.namespace, options, name=route.name)
+            watching = self.resources.watch(
+                route.kind, route.namespace, options, scope, name=route.name
+            )
         except ApiError as error:
             if error.reason != "Expired":
                 raise
             return watch_error(form, error)
-        self.resources.prepare(route.kind, watching.initial)
-        encoder = self.encoders.whole(route.kind, form, query, watching=True)
+        scope.rules.prepare(route.kind, watching.initial, scope)
+        encoder = self.encoders.whole(route.kind, form, query)
         headers = STREAM_HEADERS.get(form.encoding, JSON)
         return WatchStream(
             watching=watching, encoder=encoder, encoding=form.encoding, headers=headers
@@ -253,38 +247,38 @@ class ResourceRequests:
     def _object(
         self,
         route: Route,
+        scope: Scope,
         stored: Stored,
         form: AnswerForm,
         *,
         query: Query = NO_QUERY,
         status: int = 200,
-        warnings: Sequence[str] = (),
         read: bool = False,
     ) -> HttpResponse:
         check_shape(form, route.kind, listing=False)
-        body = self.encoders.whole(route.kind, form, query, read=read).object(stored)
-        return encoded(body, form, status=status, warnings=warnings)
+        encoder = self.encoders.whole(route.kind, form, query, scope=scope, read=read)
+        return encoded(encoder.object(stored), form, status=status, warnings=scope.warnings)
 
     # --- writing --------------------------------------------------------------------------
 
-    def _create(self, request: HttpRequest, route: Route, user: User, query: Query) -> Answer:
+    def _create(self, request: HttpRequest, route: Route, scope: Scope, query: Query) -> Answer:
         kind = route.kind
         form = form_for(request, kind, listing=False, tables=kind.verbs != ASKED)
         self.weights.check_create(request, route, form)
         bodies.check_form(request.headers.get("content-type", ""), self._accepted)
-        options = _write_options(request, query, "CreateOptions", user)
-        value = self._body(request, route, options)
+        _write_options(request, scope, query, "CreateOptions")
+        value = self._body(request, route, scope)
         if kind.verbs == ASKED:
-            asked = self.resources.ask(kind, value, route.namespace, options)
-            return response(orjson.dumps(asked), form, status=201, warnings=options.warnings)
-        stored = self.resources.create(kind, value, route.namespace, options)
-        return self._object(route, stored, form, query=query, status=201, warnings=options.warnings)
+            asked = self.resources.ask(kind, value, route.namespace, scope)
+            return response(orjson.dumps(asked), form, status=201, warnings=scope.warnings)
+        stored = self.resources.create(kind, value, route.namespace, scope)
+        return self._object(route, scope, stored, form, query=query, status=201)
 
     @property
     def _accepted(self) -> str:
         return f"{bodies.ACCEPTED}, {CBOR}" if self.speaks_cbor else bodies.ACCEPTED
 
-    def _body(self, request: HttpRequest, route: Route, options: WriteOptions) -> dict[str, Any]:
+    def _body(self, request: HttpRequest, route: Route, scope: Scope) -> dict[str, Any]:
         kind = route.kind
         if "yaml" in request.headers.get("content-type", ""):
             weighing.check_yaml(request)
@@ -292,51 +286,46 @@ class ResourceRequests:
             request.body,
             request.headers.get("content-type", ""),
             kind.kind,
-            count_repeats=options.validation != "Ignore",
+            count_repeats=scope.options.validation != "Ignore",
             accepted=self._accepted,
         )
-        options.repeats = body.repeats
+        scope.options.repeats = body.repeats
         return bodies.check_type(body.value, request.body, kind, self.resources.kinds)
 
-    def _update(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
+    def _update(
+        self, request: HttpRequest, route: Route, scope: Scope, query: Query
+    ) -> HttpResponse:
         form = form_for(request, route.kind, listing=False)
         self.weights.check_change(request, route, form)
-        options = _write_options(request, query, "UpdateOptions", user)
-        value = self._body(request, route, options)
+        _write_options(request, scope, query, "UpdateOptions")
+        value = self._body(request, route, scope)
         stored, created = self.resources.put(
-            route.kind,
-            value,
-            route.name,
-            route.namespace,
-            options,
-            subresource=route.subresource,
+            route.kind, value, route.name, route.namespace, scope, subresource=route.subresource
         )
         status = 201 if created else 200
-        return self._object(
-            route, stored, form, query=query, status=status, warnings=options.warnings
-        )
+        return self._object(route, scope, stored, form, query=query, status=status)
 
-    def _patch(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
+    def _patch(
+        self, request: HttpRequest, route: Route, scope: Scope, query: Query
+    ) -> HttpResponse:
         form = form_for(request, route.kind, listing=False)
         self.weights.check_change(request, route, form)
-        patch_type, patch, options = self._patch_body(request, route, user, query)
+        patch_type, patch = self._patch_body(request, route, scope, query)
         stored, created = self.resources.patch(
             route.kind,
             route.name,
             patch,
             route.namespace,
-            options,
+            scope,
             type=patch_type,
             subresource=route.subresource,
         )
         status = 201 if created else 200
-        return self._object(
-            route, stored, form, query=query, status=status, warnings=options.warnings
-        )
+        return self._object(route, scope, stored, form, query=query, status=status)
 
     def _patch_body(
-        self, request: HttpRequest, route: Route, user: User, query: Query
-    ) -> tuple[PatchType, Any, WriteOptions]:
+        self, request: HttpRequest, route: Route, scope: Scope, query: Query
+    ) -> tuple[PatchType, Any]:
         media = bodies.media_type(request.headers.get("content-type", ""))
         patch_type = PATCHES.get(media)
         if patch_type is None and route.kind.custom is None:
@@ -345,17 +334,17 @@ class ResourceRequests:
             raise bodies.unknown_format(CUSTOM_PATCHES)
         if patch_type == "strategic" and not route.kind.patches_strategically:
             raise bodies.unknown_format(CUSTOM_PATCHES)
-        options = _write_options(request, query, "PatchOptions", user, patch_type)
+        _write_options(request, scope, query, "PatchOptions", patch_type)
         form = "application/json"
         if patch_type == "apply":
             weighing.check_yaml(request)
             form = "application/yaml"
-        body = self._patch_of(request, route, patch_type, form)
-        options.repeats = body.repeats
-        return patch_type, body.value, options
+        body = self._patch_of(request, route, scope, patch_type, form)
+        scope.options.repeats = body.repeats
+        return patch_type, body.value
 
     def _patch_of(
-        self, request: HttpRequest, route: Route, patch_type: PatchType, form: str
+        self, request: HttpRequest, route: Route, scope: Scope, patch_type: PatchType, form: str
     ) -> Body:
         """Return the decoded patch. ApiError; a missing object is reported first."""
         try:
@@ -365,70 +354,71 @@ class ResourceRequests:
             if patch_type == "apply":
                 why = f"error converting YAML to JSON: yaml: {why}"
             else:
-                self.resources.get(route.kind, route.name, route.namespace)
+                self.resources.get(route.kind, route.name, route.namespace, scope)
             raise undecodable(why, patch_type) from None
 
     def _delete_options(
-        self, request: HttpRequest, route: Route, user: User, query: Query
+        self, request: HttpRequest, route: Route, scope: Scope, query: Query
     ) -> DeleteOptions:
         """Return the options of a deletion, whose warnings become those of the answer."""
         body = None
         if request.body:
             content_type = request.headers.get("content-type", "")
             body = bodies.decode_options(request.body, content_type, "DeleteOptions")
-        found = delete_options(query, body, user)
+        found = delete_options(query, body)
         said = found.policy or found.orphan_dependents is not None
         if route.kind.hub == "batch/jobs" and not said:
-            found.warnings.append(ORPHANED)  # pods that outlive their job
-        request.warned = found.warnings
-        if request.record is not None:
-            return replace(found, annotate=request.record.annotate)
+            scope.warnings.append(ORPHANED)  # pods that outlive their job
         return found
 
-    def _delete(self, request: HttpRequest, route: Route, user: User, query: Query) -> HttpResponse:
+    def _delete(
+        self, request: HttpRequest, route: Route, scope: Scope, query: Query
+    ) -> HttpResponse:
         form = form_for(request, route.kind, listing=False)
-        options = self._delete_options(request, route, user, query)
+        options = self._delete_options(request, route, scope, query)
         self.weights.check_delete(request, route)
-        stored, gone = self.resources.delete(route.kind, route.name, route.namespace, options)
+        stored, gone = self.resources.delete(
+            route.kind, route.name, route.namespace, options, scope
+        )
         if gone and not (
             route.kind.hub in SHOWN_WHEN_DELETED and "uid" in stored.value["metadata"]
         ):
             body = orjson.dumps(success(route.kind, stored))
-            return response(body, form, warnings=options.warnings)
-        return self._object(route, stored, form, query=query, warnings=options.warnings)
+            return response(body, form, warnings=scope.warnings)
+        return self._object(route, scope, stored, form, query=query)
 
     def _delete_collection(
-        self, request: HttpRequest, route: Route, user: User, query: Query
+        self, request: HttpRequest, route: Route, scope: Scope, query: Query
     ) -> HttpResponse:
         form = form_for(request, route.kind, listing=False)
         chosen = list_options(query, watch=False)
-        options = self._delete_options(request, route, user, query)
+        options = self._delete_options(request, route, scope, query)
         self.weights.check_collection(request, route)
-        page = self.resources.delete_collection(route.kind, route.namespace, chosen, options)
+        page = self.resources.delete_collection(route.kind, route.namespace, chosen, options, scope)
         check_shape(form, route.kind, listing=True)
-        encoder = self.encoders.whole(route.kind, form, query, read=False)
-        return encoded(encoder.page(page), form, warnings=options.warnings)
+        encoder = self.encoders.whole(route.kind, form, query, scope=scope, read=False)
+        return encoded(encoder.page(page), form, warnings=scope.warnings)
 
     def _subresource(
-        self, request: HttpRequest, route: Route, user: User, query: Query, verb: str
+        self, request: HttpRequest, route: Route, scope: Scope, query: Query, verb: str
     ) -> Answer:
         kind, name = route.kind, route.subresource
         if (kind.hub, name) in self.connectors:
-            return self._connected(request, route, user, query)
+            return self._connected(request, route, scope, query)
         if name == "status":
             if verb == "get":
-                return self._get(request, route, query)
-            return (self._update if verb == "update" else self._patch)(request, route, user, query)
+                return self._get(request, route, scope, query)
+            return (self._update if verb == "update" else self._patch)(request, route, scope, query)
         # What is only created, such as a binding, has no tables.
         form = form_for(request, kind, listing=False, tables=verb != "create")
         self.weights.check_change(request, route, form)
         patch_type: PatchType = "merge"
         body: Any = None
         if verb == "patch":
-            patch_type, body, options = self._patch_body(request, route, user, query)
+            patch_type, body = self._patch_body(request, route, scope, query)
         else:
             names = {"create": "CreateOptions", "update": "UpdateOptions"}
-            options = _write_options(request, query, names.get(verb, "GetOptions"), user)
+            _write_options(request, scope, query, names.get(verb, "GetOptions"))
             if verb != "get":
                 sub = kind.subresources[name]
                 body = bodies.decode(
@@ -443,22 +433,18 @@ class ResourceRequests:
             name,
             body,
             namespace=route.namespace,
-            options=options,
+            scope=scope,
             type=patch_type,
         )
         status = 201 if verb == "create" else 200
-        return response(orjson.dumps(answer), form, status=status, warnings=options.warnings)
+        return response(orjson.dumps(answer), form, status=status, warnings=scope.warnings)
 
 
 def _write_options(
-    request: HttpRequest, query: Query, kind: str, user: User, patch: str | None = None
-) -> WriteOptions:
-    """Return the write options of a request; annotations go to its record in the audit log."""
-    found = write_options(query, kind, user=user, agent=agent_of(request), patch=patch)
-    request.warned = found.warnings
-    if request.record is not None:
-        found.annotate = request.record.annotate
-    return found
+    request: HttpRequest, scope: Scope, query: Query, kind: str, patch: str | None = None
+) -> None:
+    """Read how a request writes. ApiError."""
+    scope.options = write_options(query, kind, agent=agent_of(request), patch=patch)
 
 
 def agent_of(request: HttpRequest) -> str:

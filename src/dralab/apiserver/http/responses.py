@@ -9,13 +9,13 @@ import orjson
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
+from dralab.apiserver.access.scope import shown
 from dralab.apiserver.http import negotiation
 from dralab.apiserver.http.encodings.encoding import as_yaml
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
 from dralab.apiserver.http.negotiation import AnswerForm
 from dralab.apiserver.http.trying import JSON, NO_CACHE
 from dralab.apiserver.verbs.reading import ListPage
-from dralab.apiserver.verbs.state.context import shown
 
 PROTOBUF_HEADERS: Final = (NO_CACHE, ("Content-Type", negotiation.PROTOBUF))
 TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)

@@ -27,6 +27,7 @@ from dralab.apiserver.http.messages import (
 from dralab.apiserver.http.negotiation import AnswerForm
 from dralab.apiserver.http.routing import Route
 from dralab.apiserver.storage import Damaged, Stored
+from dralab.apiserver.verbs.reading import is_indexed
 from dralab.apiserver.verbs.server import Resources
 from dralab.apiserver.verbs.state.context import key_of
 from dralab.apiserver.verbs.state.options import ListOptions
@@ -104,7 +105,7 @@ class Weights:
         kind = route.kind
         within = route.namespace if kind.namespaced else ""
         store = self.resources.context.store
-        if self.resources.indexed(kind, options):
+        if is_indexed(kind, options):
             return
         count = store.count(kind.hub, within)
         if count > MANY:
@@ -135,10 +136,14 @@ class Weights:
     def _check_admission(self, request: HttpRequest, route: Route, *operations: Operation) -> None:
         """Weigh the webhooks and policies that may be called for a write. TakesLong."""
         context = self.resources.context
-        if not context.dynamic.active or request.lane in {"", WAITING_LANE}:
-            return
         kind, name = route.kind, route.namespace
-        labels = context.labels_of_namespace(name) if kind.namespaced and name else None
+        if request.lane == WAITING_LANE:
+            return
+        if context.rules.may_wait(kind):
+            raise TakesLong(WAITING_LANE)
+        if not context.dynamic.active:
+            return
+        labels = context.own.labels_of_namespace(name) if kind.namespaced and name else None
         if context.dynamic.may_wait(
             kind, route.subresource, operations, name=route.name, namespace=labels
         ):

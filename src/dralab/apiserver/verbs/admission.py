@@ -6,41 +6,43 @@ from dralab.api.status import ApiError
 from dralab.apiserver.access.admission.chain import Review
 from dralab.apiserver.metrics.families import DYNAMIC
 from dralab.apiserver.metrics.meters import now
-from dralab.apiserver.verbs.state.context import Context
+from dralab.apiserver.verbs.state.context import Scope
 
 Ask = Callable[[Review], None]
 
 
-def admit(context: Context, review: Review) -> None:
+def admit(scope: Scope, review: Review) -> None:
     """Call the mutating plugins for a write. ApiError, MustWait."""
-    names, asks = context.admission.steps(review.kind.hub, review.operation, "admit")
-    if context.dynamic.active:
-        names, asks = (*names, DYNAMIC), (*asks, context.dynamic.admit)
-    _asked(context, review, names, asks, "admit")
+    names, asks = scope.context.admission.steps(review.kind.hub, review.operation, "admit")
+    if scope.context.dynamic.active:
+        names, asks = (*names, DYNAMIC), (*asks, scope.context.dynamic.admit)
+    _asked(scope, review, names, asks, "admit")
     if review.again:
         # A webhook changed the object: the others see what it has become, once.
         review.again, review.round = False, 1
-        _asked(context, review, names, asks, "admit")
+        _asked(scope, review, names, asks, "admit")
 
 
-def validate(context: Context, review: Review) -> None:
+def validate(scope: Scope, review: Review) -> None:
     """Call the validating plugins for a valid write. ApiError, MustWait."""
-    names, asks = context.validating.steps(review.kind.hub, review.operation, "validate")
-    _asked(context, review, names, asks, "validate")
+    names, asks = scope.context.validating.steps(review.kind.hub, review.operation, "validate")
+    _asked(scope, review, names, asks, "validate")
+    for stored, value in review.along:
+        scope.put(stored, value)
 
 
-def connect(context: Context, review: Review) -> None:
+def connect(scope: Scope, review: Review) -> None:
     """Call admission for a created subresource that is not stored. ApiError, MustWait."""
-    names, asks = context.connecting.steps(review.kind.hub, review.operation, "admit")
-    if context.dynamic.active:
-        names, asks = (*names, DYNAMIC), (*asks, context.dynamic.admit)
-    _asked(context, review, names, asks, "admit")
-    if context.dynamic.active:
-        _asked(context, review, (DYNAMIC,), (context.dynamic.validate,), "validate")
+    names, asks = scope.context.connecting.steps(review.kind.hub, review.operation, "admit")
+    if scope.context.dynamic.active:
+        names, asks = (*names, DYNAMIC), (*asks, scope.context.dynamic.admit)
+    _asked(scope, review, names, asks, "admit")
+    if scope.context.dynamic.active:
+        _asked(scope, review, (DYNAMIC,), (scope.context.dynamic.validate,), "validate")
 
 
 def _asked(
-    context: Context, review: Review, names: tuple[str, ...], asks: Sequence[Ask], type_: str
+    scope: Scope, review: Review, names: tuple[str, ...], asks: Sequence[Ask], type_: str
 ) -> None:
     # Most of what a server does passes here: only instants are taken.
     instants = [now()]
@@ -51,6 +53,6 @@ def _asked(
             note(now())
     except ApiError:
         note(now())
-        context.metrics.admission.refused(review.operation, type_, names, instants)
+        scope.context.metrics.admission.refused(review.operation, type_, names, instants)
         raise
-    context.metrics.admission.stepped(review.operation, type_, names, instants)
+    scope.context.metrics.admission.stepped(review.operation, type_, names, instants)

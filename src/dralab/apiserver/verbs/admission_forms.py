@@ -9,12 +9,12 @@ from dralab.api.status import ApiError
 from dralab.apiserver.access.admission.chain import Review
 from dralab.apiserver.access.admission.forms import MergeError, internal_error
 from dralab.apiserver.access.authorization.attributes import Attributes
+from dralab.apiserver.access.scope import Scope
 from dralab.apiserver.access.users import service_account
 from dralab.apiserver.managed_fields import typed
 from dralab.apiserver.managed_fields.forms import Form
 from dralab.apiserver.verbs.state import typed_objects
 from dralab.apiserver.verbs.state.context import Context
-from dralab.apiserver.verbs.state.options import WriteOptions
 from dralab.apiserver.verbs.state.ownership import schema_of
 from dralab.apiserver.verbs.state.selectors import exact_fields
 from dralab.cel.functions.authorizer import AccessCheck, AccessDecision, Decide
@@ -32,13 +32,13 @@ class AdmissionForms:
         """The kinds that are served."""
         return self.context.kinds
 
-    def shown(self, kind: Kind, value: Mapping[str, Any]) -> JsonDict:
+    def shown(self, kind: Kind, value: Mapping[str, Any], scope: Scope) -> JsonDict:
         """Return an object in the version of a kind, with its type; its parts are shared."""
-        found = self.context.rules.from_hub(kind, dict(value))
+        found = self.context.rules.from_hub(kind, dict(value), scope)
         rest = {part: item for part, item in found.items() if part not in {"kind", "apiVersion"}}
         return {"kind": kind.kind, "apiVersion": kind.api_version, **rest}
 
-    def taken(self, kind: Kind, value: JsonDict) -> JsonDict:
+    def taken(self, kind: Kind, value: JsonDict, scope: Scope) -> JsonDict:
         """Return an object that came in a version: decoded, defaulted, as it is stored. ApiError.
 
         Fields that its kind does not know are dropped, as a real server drops them here.
@@ -47,13 +47,11 @@ class AdmissionForms:
         self._check_type(kind, value)
         value["kind"], value["apiVersion"] = kind.kind, kind.api_version
         try:
-            value, _ = typed_objects.typed(
-                self.context, kind, value, WriteOptions(validation="Ignore")
-            )
+            value, _ = typed_objects.typed(self.context.scope(), kind, value)
         except DecodingError as error:
             raise internal_error(str(error)) from error
         rules.default(kind, value)
-        return rules.to_hub(kind, value)
+        return rules.to_hub(kind, value, scope)
 
     def _check_type(self, kind: Kind, value: JsonDict) -> None:
         """Refuse an object that a plugin gave another type. ApiError."""
@@ -79,7 +77,7 @@ class AdmissionForms:
         Atomic parts may not be set: what the configuration leaves out of them would be lost.
         Source: k8s.io/apiserver `admission/plugin/policy/mutating/patch/smd.go`.
         """
-        form = Form.from_schema(schema_of(self.context, kind))
+        form = Form.from_schema(schema_of(self.context.rules, kind))
         if wrong := list(typed.misfits(config, form)):
             raise MergeError(
                 "error applying patch: failed to convert patch object to typed object: "

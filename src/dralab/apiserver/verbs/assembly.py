@@ -36,7 +36,6 @@ from dralab.apiserver.verbs.kinds.outgoing_calls import OutgoingSettings
 from dralab.apiserver.verbs.kinds.rules import Rules
 from dralab.apiserver.verbs.server import Resources
 from dralab.apiserver.verbs.state.context import Context, key_of
-from dralab.apiserver.verbs.state.options import WriteOptions
 from dralab.kernel.clock import Clock
 from dralab.kernel.randomness import Randomness
 
@@ -130,7 +129,9 @@ def _give_accounts(resources: Resources, plugins: Sequence[Plugin]) -> None:
     def make_default(namespace: str) -> dict[str, Any]:
         kind = resources.kind("", "v1", "serviceaccounts")
         account: dict[str, Any] = {"metadata": {"name": DEFAULT}}
-        return resources.create(kind, account, namespace, WriteOptions(internal=True)).value
+        return resources.create(
+            kind, account, namespace, resources.context.scope(internal=True)
+        ).value
 
     for plugin in plugins:
         if isinstance(plugin, PodServiceAccount):
@@ -194,7 +195,7 @@ def make_first_objects(resources: Resources) -> None:
             key = key_of(kind, "", value["metadata"]["name"])
             if key not in context.store.damaged(kind.hub) and context.store.get(key) is None:
                 try:
-                    resources.create(kind, value, options=WriteOptions(internal=True))
+                    resources.create(kind, value, scope=context.scope(internal=True))
                 except ApiError as error:
                     # Another server of a shared store may start, too.
                     if not (context.store.shared and error.reason == "AlreadyExists"):

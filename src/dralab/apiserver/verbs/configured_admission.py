@@ -73,7 +73,7 @@ class ConfiguredAdmission:
         try:
             self._context.outgoing.targets.of_config(config)
         except NotAllowed as error:
-            review.options.warnings.append(f"{what} cannot be called: {error}")
+            review.scope.warnings.append(f"{what} cannot be called: {error}")
         except Unreachable:
             pass  # what is not there now may come
 

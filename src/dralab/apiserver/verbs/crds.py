@@ -14,14 +14,13 @@ from dralab.apiserver.storage import Damaged, Key
 from dralab.apiserver.verbs import deleting, writing
 from dralab.apiserver.verbs.kinds.custom_rules import CustomStrategy
 from dralab.apiserver.verbs.state.context import Context
-from dralab.apiserver.verbs.state.options import DeleteOptions, WriteOptions
+from dralab.apiserver.verbs.state.options import PLAINLY
 from dralab.objects.metadata import is_deleting, status_of
 from dralab.values.api_versions import preference
 from dralab.values.json_types import JsonDict
 
 STATUS_VERBS: Final = ("get", "patch", "update")
 SERVER: Final = "kube-apiserver"
-OWN: Final = DeleteOptions(internal=True)
 STEP: Final = 250  # objects that are deleted while others wait
 
 
@@ -130,9 +129,8 @@ class CustomResources:
             return value
 
         kind = self.context.kinds.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-        how = WriteOptions(agent=SERVER, manager=SERVER, internal=True)
         name = definition["metadata"]["name"]
-        writing.change(self.context, kind, name, "", edit, options=how, subresource="status")
+        writing.change(self.context.own_write(SERVER), kind, name, "", edit, subresource="status")
         if not conflict:
             self.serve(name, spec)
 
@@ -231,15 +229,12 @@ class CustomResources:
         """Convert the objects of a definition by its webhook, if it has one."""
         rules = self.context.rules
         rules.webhooks.pop(hub, None)
-        rules.conversions.pop(hub, None)
         if by_webhook:
             from dralab.apiserver.verbs.kinds.conversion_webhooks import ConversionWebhook
 
-            webhook = ConversionWebhook(
+            rules.webhooks[hub] = ConversionWebhook(
                 spec, api_version, self.context.outgoing, self.context.randomness
             )
-            rules.webhooks[hub] = webhook
-            rules.conversions[hub] = (webhook.to_hub, webhook.from_hub)
 
     def _migrate(self, hub: str, api_version: str) -> None:
         """Note objects stored in another version: they keep it until they are written again."""
@@ -286,8 +281,7 @@ class CustomResources:
             return value
 
         kind = self.context.kinds.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-        how = WriteOptions(agent=SERVER, manager=SERVER, internal=True)
-        writing.change(self.context, kind, name, "", edit, options=how, subresource="status")
+        writing.change(self.context.own_write(SERVER), kind, name, "", edit, subresource="status")
 
     def finish(self) -> None:
         """Delete the objects of deleted definitions, in steps: others write in between.
@@ -311,7 +305,8 @@ class CustomResources:
         for key in keys:
             with suppress(Damaged):
                 if self.context.store.get(key) is not None:
-                    deleting.delete(self.context, kind, key.name, key.namespace, OWN)
+                    scope = self.context.own_write(SERVER)
+                    deleting.delete(scope, kind, key.name, key.namespace, PLAINLY)
 
     def _release(self, name: str) -> None:
         def edit(value: JsonDict) -> JsonDict:
@@ -320,8 +315,7 @@ class CustomResources:
             return value
 
         kind = self.context.kinds.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-        how = WriteOptions(agent=SERVER, manager=SERVER, internal=True)
-        writing.change(self.context, kind, name, "", edit, options=how)
+        writing.change(self.context.own_write(SERVER), kind, name, "", edit)
 
     def _object_changed(self, name: str, after: JsonDict | None) -> None:
         """Remove a definition's finalizer once the last of its objects is gone."""
@@ -343,7 +337,6 @@ class CustomResources:
             self.context.rules.strategies.pop(kind.hub, None)
             self.context.rules.hub_types.pop(kind.hub, None)
             self.context.rules.webhooks.pop(kind.hub, None)
-            self.context.rules.conversions.pop(kind.hub, None)
         self._tell()
 
 

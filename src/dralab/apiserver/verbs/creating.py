@@ -13,20 +13,12 @@ from dralab.api.core.metadata_checks import metadata_checks
 from dralab.api.kinds import Kind
 from dralab.api.resource.features import OWNERS_BY_INDEX
 from dralab.api.status import ApiError
+from dralab.apiserver.access.scope import unreadable
 from dralab.apiserver.storage import Damaged, Key, KeyExists, Stored
 from dralab.apiserver.verbs import admission
-from dralab.apiserver.verbs.empty_fields import (
-    located,
-    restored,
-)
+from dralab.apiserver.verbs.empty_fields import located, restored
 from dralab.apiserver.verbs.state import ownership, typed_objects
-from dralab.apiserver.verbs.state.context import (
-    Context,
-    key_of,
-    metadata_of,
-    unreadable,
-)
-from dralab.apiserver.verbs.state.options import WriteOptions
+from dralab.apiserver.verbs.state.context import Scope, key_of, metadata_of
 from dralab.apiserver.verbs.write_steps import (
     check_namespace,
     drop_repeated_owners,
@@ -41,61 +33,50 @@ from dralab.values.json_types import JsonDict
 NAME_TRIES: Final = 8
 
 
-def create(
-    context: Context, kind: Kind, value: JsonDict, namespace: str, options: WriteOptions
-) -> Stored:
+def create(scope: Scope, kind: Kind, value: JsonDict, namespace: str) -> Stored:
     """Store a new object. `value` is in the version of `kind` and belongs to the server now."""
-    rules = context.rules.strategy_of(kind)
-    meta = given_metadata(context, kind, value, options)
+    rules = scope.rules.strategy_of(kind)
+    meta = given_metadata(scope, kind, value)
     check_namespace(kind, meta, namespace)
-    value = typed_objects.decoded(context, kind, value, options)
+    value = typed_objects.decoded(scope, kind, value)
     if refusal := rules.creation_refusal():
         name = str(meta.get("name") or "")
         raise ApiError.forbidden(kind.plural, name, refusal, group=kind.group)
-    context.rules.default(kind, value)
-    value = context.rules.to_hub(kind, value)
-    empties = located(value, options.empties)
+    scope.rules.default(kind, value)
+    value = scope.rules.to_hub(kind, value, scope)
+    empties = located(value, scope.options.empties)
     meta = metadata_of(value)
     for part in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         meta.pop(part, None)
-    drop_repeated_owners(meta, options)
+    drop_repeated_owners(scope, meta)
     name = meta.get("name") or ""
     # Fields set by admission and the kind's rules have no owner.
-    now = context.now()
+    now = scope.context.now()
     with restored(value, empties, shown=True):
-        ownership.created(context, kind, value, options, now=now)
-    review = review_of(
-        context,
-        kind,
-        "CREATE",
-        namespace=namespace,
-        name=name,
-        value=value,
-        old=None,
-        options=options,
-    )
-    admission.admit(context, review)
+        ownership.created(scope, kind, value, now=now)
+    review = review_of(scope, kind, "CREATE", namespace=namespace, name=name, value=value, old=None)
+    admission.admit(scope, review)
     if review.changed:
         meta = metadata_of(value)
         check_namespace(kind, meta, namespace)
-        drop_repeated_owners(meta, options, admitted=True)
+        drop_repeated_owners(scope, meta, admitted=True)
     revision = meta.get("resourceVersion") or ""
     if kind.has_status and not rules.keeps_status:
         value["status"] = {}
-    _new_metadata(context, kind, value, namespace, now=now)
-    options.warnings += rules.creation_warnings(value) + context.rules.inert_warnings(kind)
-    if options.gated:
-        context.rules.drop_gated(kind, value, None)
+    _new_metadata(scope, kind, value, namespace, now=now)
+    scope.warnings += rules.creation_warnings(value) + scope.rules.inert_warnings(kind)
+    if scope.options.gated:
+        scope.rules.drop_gated(kind, value, None)
     rules.prepare_create(value, now)
     meta = value["metadata"]
-    errors = rules.place_problems(value, None, partial(context.labels_of_namespace, namespace))
+    errors = rules.place_problems(value, None, partial(scope.labels_of_namespace, namespace))
     errors += metadata.problems(
         meta,
         namespaced=kind.namespaced,
         name_problems=rules.name_problems,
         prefixed=rules.prefixed,
         checks=metadata_checks(kind.group, kind.plural),
-        owners_by_index=OWNERS_BY_INDEX in context.rules.features,
+        owners_by_index=OWNERS_BY_INDEX in scope.rules.features,
     )
     if empties:  # errors show them, warnings do not
         with restored(value, empties):
@@ -105,15 +86,15 @@ def create(
         wrong, told = rules.judged(value)
     errors += wrong
     if errors:
-        raise invalid(context, kind, meta.get("name", ""), errors)
-    options.warnings += told
+        raise invalid(scope, kind, meta.get("name", ""), errors)
+    scope.warnings += told
     review.name = meta["name"]
-    admission.validate(context, review)
-    context.rules.foresee(kind, value)
-    ordered = in_order(kind, context, context.rules.as_stored(kind, value))
+    admission.validate(scope, review)
+    ordered = in_order(kind, scope, scope.rules.as_stored(kind, value))
+    scope.rules.foresee(kind, ordered, scope)
     key = key_of(kind, namespace, meta["name"])
-    if options.dry_run:
-        existing = context.find(key)
+    if scope.options.dry_run:
+        existing = scope.find(key)
         if existing is not None:
             raise _exists(kind, existing)
         if revision:
@@ -124,45 +105,43 @@ def create(
     if revision.isdecimal() and int(revision):
         # Found out by a real server's storage, which has no reason for it.
         raise ApiError.failed("resourceVersion should not be set on objects to be created")
-    return _stored(context, kind, key, ordered)
+    return _stored(scope, kind, key, ordered)
 
 
-def create_as_is(
-    context: Context, kind: Kind, value: JsonDict, namespace: str, options: WriteOptions
-) -> Stored:
+def create_as_is(scope: Scope, kind: Kind, value: JsonDict, namespace: str) -> Stored:
     """Store a new object that is known to be typed, complete and valid.
 
     `create` does the same with it in three times the time.
     """
     value["kind"], value["apiVersion"] = kind.kind, kind.api_version
-    now = context.now()
-    ownership.created(context, kind, value, options, now=now)
-    rules = context.rules.strategy_of(kind)
+    now = scope.context.now()
+    ownership.created(scope, kind, value, now=now)
+    rules = scope.rules.strategy_of(kind)
     if kind.has_status and not rules.keeps_status:
         value["status"] = {}
-    _new_metadata(context, kind, value, namespace, now=now)
+    _new_metadata(scope, kind, value, namespace, now=now)
     rules.prepare_create(value, now)
     key = key_of(kind, namespace, value["metadata"]["name"])
-    return _stored(context, kind, key, in_order(kind, context, value))
+    return _stored(scope, kind, key, in_order(kind, scope, value))
 
 
-def _stored(context: Context, kind: Kind, key: Key, value: JsonDict) -> Stored:
+def _stored(scope: Scope, kind: Kind, key: Key, value: JsonDict) -> Stored:
     try:
-        stored = context.store.create(key, value)
+        stored = scope.store.create(key, value)
     except KeyExists as error:
         raise _exists(kind, error.current) from error
     except Damaged as error:
         raise unreadable(error) from error
-    context.stored(kind, None, stored.value)
+    scope.context.stored(kind, None, stored.value)
     return stored
 
 
-def _free_name(context: Context, kind: Kind, namespace: str, prefix: str) -> str:
+def _free_name(scope: Scope, kind: Kind, namespace: str, prefix: str) -> str:
     """Return a generated name that is free; after eight tries, one that may be taken."""
     name = ""
     for _ in range(NAME_TRIES):
-        name = context.generated_name(prefix)
-        if context.find(key_of(kind, namespace, name)) is None:
+        name = scope.context.generated_name(prefix)
+        if scope.find(key_of(kind, namespace, name)) is None:
             break
     return name
 
@@ -174,9 +153,7 @@ def _exists(kind: Kind, current: Stored) -> ApiError:
     return error
 
 
-def _new_metadata(
-    context: Context, kind: Kind, value: JsonDict, namespace: str, *, now: str
-) -> None:
+def _new_metadata(scope: Scope, kind: Kind, value: JsonDict, namespace: str, *, now: str) -> None:
     """Give a new object its identity; the parts in the order in which servers write them."""
     given = value["metadata"]
     meta: JsonDict = {}
@@ -184,11 +161,11 @@ def _new_metadata(
         meta["name"] = name
     if prefix := given.pop("generateName", None):
         if not name:
-            meta["name"] = _free_name(context, kind, namespace, prefix)
+            meta["name"] = _free_name(scope, kind, namespace, prefix)
         meta["generateName"] = prefix
     if kind.namespaced:
         meta["namespace"] = namespace
-    meta["uid"] = context.uid()
+    meta["uid"] = scope.context.uid()
     meta["resourceVersion"] = ""
     if kind.generation:
         meta["generation"] = 1

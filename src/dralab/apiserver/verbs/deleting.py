@@ -11,7 +11,7 @@ from dralab.api.status import ApiError
 from dralab.apiserver.storage import Key, RevisionConflict, Stored
 from dralab.apiserver.verbs import admission, reading
 from dralab.apiserver.verbs.reading import ListPage
-from dralab.apiserver.verbs.state.context import Context, key_of, raise_conflict
+from dralab.apiserver.verbs.state.context import Scope, key_of, raise_conflict
 from dralab.apiserver.verbs.state.options import DeleteOptions, ListOptions
 from dralab.apiserver.verbs.write_steps import review_of
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
@@ -25,90 +25,82 @@ STEP = 64  # deletions at a time
 
 
 def delete(
-    context: Context,
-    kind: Kind,
-    name: str,
-    namespace: str,
-    options: DeleteOptions,
+    scope: Scope, kind: Kind, name: str, namespace: str, options: DeleteOptions
 ) -> tuple[Stored, bool]:
     """Delete an object, or mark it; also return whether it is gone.
 
     An object that cannot be read is gone at once: its finalizers are unknown.
     """
-    with context.store.lock:
-        if (key := key_of(kind, namespace, name)) in context.store.damaged(kind.hub):
-            return _erase(context, kind, key, options), True
-        live = context.live(kind, namespace, name)
-        if kind.custom is not None and not context.rules.is_hub(kind):
-            context.rules.from_hub(kind, live.value)  # what cannot be read is not deleted
+    with scope.store.lock:
+        if (key := key_of(kind, namespace, name)) in scope.store.damaged(kind.hub):
+            return _erase(scope, kind, key, options), True
+        live = scope.live(kind, namespace, name)
+        if kind.custom is not None and not scope.rules.is_hub(kind):
+            scope.rules.from_hub(kind, live.value, scope)  # what cannot be read is not deleted
         check_preconditions(live, kind, options)
-        _admit(context, kind, live.key, live.value, options)
-        return _delete(context, kind, live, options)
+        _admit(scope, kind, live.key, live.value, options)
+        return _delete(scope, kind, live, options)
 
 
 def delete_collection(
-    context: Context,
-    kind: Kind,
-    namespace: str,
-    chosen: ListOptions,
-    options: DeleteOptions,
+    scope: Scope, kind: Kind, namespace: str, chosen: ListOptions, options: DeleteOptions
 ) -> ListPage:
     """Delete what a list returns; return the page, with the objects as listed."""
-    context.dynamic.check_waiting()
+    scope.context.dynamic.check_waiting(scope)
     if chosen.revision not in {"", "0"} and not chosen.match and not chosen.limit:
         # Upstream lists in pages, and so that very state.
         chosen = replace(chosen, match="Exact")
-    page = reading.list_page(context, kind, namespace, chosen)
+    page = reading.list_page(scope, kind, namespace, chosen)
     found: list[Stored] = []
     # In steps, between which other requests run. Objects that are gone by then are left out, as in
     # k8s.io/apiserver `registry/generic/registry` (DeleteCollection).
     for start in range(0, len(page.items), STEP):
         step = page.items[start : start + STEP]
-        if context.dynamic.active:
+        if scope.context.dynamic.active:
             # Before the store is locked: webhooks may take a while.
             for item in step:
-                _admit(context, kind, item.key, item.value, options)
-        with context.store.lock, context.store.batch():
+                _admit(scope, kind, item.key, item.value, options)
+        with scope.store.lock, scope.store.batch():
             for item in step:
-                live = context.store.get(item.key)
+                live = scope.store.get(item.key)
                 if live is not None:
-                    if not context.dynamic.active:
-                        _admit(context, kind, live.key, live.value, options)
+                    if not scope.context.dynamic.active:
+                        _admit(scope, kind, live.key, live.value, options)
                     check_preconditions(live, kind, options)
-                    _delete(context, kind, live, options)
+                    _delete(scope, kind, live, options)
                     found.append(item)
     if not chosen.label_selector and not chosen.field_selector:
-        with context.store.lock, context.store.batch():
+        with scope.store.lock, scope.store.batch():
             for key in page.damaged:
-                _erase(context, kind, key, options)
+                _erase(scope, kind, key, options)
     return replace(page, items=found, damaged=())
 
 
-def _erase(context: Context, kind: Kind, key: Key, options: DeleteOptions) -> Stored:
+def _erase(scope: Scope, kind: Kind, key: Key, options: DeleteOptions) -> Stored:
     """Delete an object that cannot be read, unless its deletion depends on its content."""
     if options.uid or options.revision:
-        context.find(key)  # which tells why not
-    _admit(context, kind, key, None, options)
+        scope.find(key)  # which tells why not
+    _admit(scope, kind, key, None, options)
     if options.dry_run:
-        return Stored(key, {"metadata": {"name": key.name}}, context.store.revision, 0)
-    return context.store.delete(key)
+        return Stored(key, {"metadata": {"name": key.name}}, scope.store.revision, 0)
+    return scope.store.delete(key)
 
 
 def _admit(
-    context: Context, kind: Kind, key: Key, old: JsonDict | None, options: DeleteOptions
+    scope: Scope, kind: Kind, key: Key, old: JsonDict | None, options: DeleteOptions
 ) -> None:
     review = review_of(
-        context,
+        scope,
         kind,
         "DELETE",
         namespace=key.namespace,
         name=key.name,
         value=None,
         old=old,
-        options=options,
+        how=options,
     )
-    admission.admit(context, review)
-    admission.validate(context, review)
+    admission.admit(scope, review)
+    admission.validate(scope, review)
 
 
 def check_preconditions(live: Stored, kind: Kind, options: DeleteOptions) -> None:
@@ -132,14 +124,12 @@ def check_preconditions(live: Stored, kind: Kind, options: DeleteOptions) -> Non
         )
 
 
-def _delete(
-    context: Context, kind: Kind, live: Stored, options: DeleteOptions
-) -> tuple[Stored, bool]:
+def _delete(scope: Scope, kind: Kind, live: Stored, options: DeleteOptions) -> tuple[Stored, bool]:
     old = live.value
     meta: dict[str, Any] = dict(old["metadata"])
     value: JsonDict = {**old, "metadata": meta}
     grace = _grace(kind, old, options)
-    rules = context.rules.strategy_of(kind)
+    rules = scope.rules.strategy_of(kind)
     finalizers = _finalizers(meta, options, orphans=rules.orphans)
     finalizers += [
         name
@@ -158,31 +148,31 @@ def _delete(
         stays = bool(finalizers) or grace > 0 or _has_spec_finalizers(kind, old)
     if options.dry_run and not stays and not was_deleting and not _is_graceful(kind):
         return live, True  # nothing would be written before it is gone
-    _mark(context, kind, value, grace)
+    _mark(scope, kind, value, grace)
     if options.dry_run:
         return Stored(live.key, value, live.revision, live.created), not stays
     if stays:
         if value == old:
             return live, False
-        return _update(context, kind, live, value), False
+        return _update(scope, kind, live, value), False
     if _is_graceful(kind) and value != old:
         # The end of the grace is a change of its own, seen before the deletion.
-        live = _update(context, kind, live, value)
-    return remove(context, kind, live), True
+        live = _update(scope, kind, live, value)
+    return remove(scope, kind, live), True
 
 
-def _mark(context: Context, kind: Kind, value: JsonDict, grace: int) -> None:
+def _mark(scope: Scope, kind: Kind, value: JsonDict, grace: int) -> None:
     """Mark an object as being deleted."""
     meta = value["metadata"]
     before = meta.get("deletionGracePeriodSeconds")
-    now = context.now()
+    now = scope.context.now()
     if "deletionTimestamp" in meta:
         if before is not None and _is_graceful(kind):  # `grace` is not longer
             started = from_rfc3339(meta["deletionTimestamp"]) - before * SECOND
             meta["deletionTimestamp"] = rfc3339(max(started + grace * SECOND, 0))
             meta["deletionGracePeriodSeconds"] = grace
     else:
-        end = rfc3339(context.clock.now() + grace * SECOND) if grace else now
+        end = rfc3339(scope.context.clock.now() + grace * SECOND) if grace else now
         marks: dict[str, Any] = {"deletionTimestamp": end}
         if kind.hub not in {"namespaces", CRDS}:
             marks["deletionGracePeriodSeconds"] = grace
@@ -196,7 +186,7 @@ def _mark(context: Context, kind: Kind, value: JsonDict, grace: int) -> None:
         # marked elsewhere there.
         if "generation" in meta and kind.hub != CRDS:
             meta["generation"] += 1
-    context.rules.strategy_of(kind).marked(value, now)
+    scope.rules.strategy_of(kind).marked(value, now)
 
 
 CRDS = "apiextensions.k8s.io/customresourcedefinitions"
@@ -254,20 +244,20 @@ def is_finished(kind: Kind, value: JsonDict) -> bool:
     )
 
 
-def _update(context: Context, kind: Kind, live: Stored, value: JsonDict) -> Stored:
+def _update(scope: Scope, kind: Kind, live: Stored, value: JsonDict) -> Stored:
     try:
-        stored = context.store.update(live.key, value, expect=live.revision)
+        stored = scope.store.update(live.key, value, expect=live.revision)
     except RevisionConflict as error:
         raise_conflict(kind, error)
-    context.stored(kind, live.value, stored.value)
+    scope.context.stored(kind, live.value, stored.value)
     return stored
 
 
-def remove(context: Context, kind: Kind, live: Stored) -> Stored:
+def remove(scope: Scope, kind: Kind, live: Stored) -> Stored:
     """Remove an object from the store; watchers see its last stored state."""
     try:
-        stored = context.store.delete(live.key, expect=live.revision)
+        stored = scope.store.delete(live.key, expect=live.revision)
     except RevisionConflict as error:
         raise_conflict(kind, error)
-    context.stored(kind, live.value, None)
+    scope.context.stored(kind, live.value, None)
     return stored

@@ -15,18 +15,13 @@ from dralab.apiserver import managed_fields
 from dralab.apiserver.storage import Stored
 from dralab.apiserver.verbs import creating, writing
 from dralab.apiserver.verbs.state import ownership, typed_objects
-from dralab.apiserver.verbs.state.context import Context, key_of
-from dralab.apiserver.verbs.state.options import NO_REPEATS, WriteOptions
+from dralab.apiserver.verbs.state.context import Scope, key_of
+from dralab.apiserver.verbs.state.options import NO_REPEATS
 from dralab.values import patches
 from dralab.values.go_text import go_value
 from dralab.values.json_patches import json_patch
 from dralab.values.json_types import JsonDict
-from dralab.values.patches import (
-    MalformedPatch,
-    PatchError,
-    TooManyOperations,
-    UnsupportedPatch,
-)
+from dralab.values.patches import MalformedPatch, PatchError, TooManyOperations, UnsupportedPatch
 from dralab.values.strategic import strategic_merge
 
 SCHEME: Final = "pkg/runtime/scheme.go:111"
@@ -35,41 +30,29 @@ PatchType = Literal["json", "merge", "strategic", "apply"]
 
 
 def patch(
-    context: Context,
+    scope: Scope,
     kind: Kind,
     name: str,
     patch: Any,
     *,
     namespace: str,
-    options: WriteOptions,
     type: PatchType,
     subresource: str = "",
 ) -> tuple[Stored, bool]:
     """Change an object by a patch; also return whether that created it."""
     if type == "apply":
-        return _apply(
-            context, kind, name, patch, namespace, options=options, subresource=subresource
-        )
+        return _apply(scope, kind, name, patch, namespace, subresource=subresource)
 
     def edit(current: JsonDict) -> JsonDict:
-        value = edited(context, kind, current, patch, type, options)
+        value = edited(scope, kind, current, patch, type)
         _check_identity(kind, name, current["metadata"], value.get("metadata") or {})
         return value
 
-    stored = writing.change(
-        context, kind, name, namespace, edit, options=options, subresource=subresource, typed=True
-    )
+    stored = writing.change(scope, kind, name, namespace, edit, subresource=subresource, typed=True)
     return stored, False
 
 
-def edited(  # noqa: PLR0917 - all of it decides
-    context: Context,
-    kind: Kind,
-    current: JsonDict,
-    patch: Any,
-    type: PatchType,
-    options: WriteOptions,
-) -> JsonDict:
+def edited(scope: Scope, kind: Kind, current: JsonDict, patch: Any, type: PatchType) -> JsonDict:
     """Return a fresh object after a patch, in its typed form; ApiError if it does not fit."""
     try:
         if type == "json":
@@ -93,7 +76,7 @@ def edited(  # noqa: PLR0917 - all of it decides
                 type,
             )
         elif type == "strategic":
-            value = strategic_merge(current, patch or {}, ownership.schema_of(context, kind))
+            value = strategic_merge(current, patch or {}, ownership.schema_of(scope.rules, kind))
         else:
             value = patches.server_merge_patch(current, patch)
     except TooManyOperations as error:
@@ -113,29 +96,29 @@ def edited(  # noqa: PLR0917 - all of it decides
         raise _refused(patch, "a patched object must be an object", type)
     result = value if type == "strategic" else dict(value)
     if type != "strategic":
-        _check_kind(context, kind, result, current["metadata"]["name"])
+        _check_kind(scope, kind, result, current["metadata"]["name"])
     value["kind"], value["apiVersion"] = kind.kind, kind.api_version
     strategic = type == "strategic"
     # Decoding may change what the object has from the patch, which errors show.
     patch = merged_copy(patch or {}) if strategic else patch
     try:
-        value, unknown = typed_objects.typed(context, kind, value, options, converts=strategic)
+        value, unknown = typed_objects.typed(scope, kind, value, converts=strategic)
     except DecodingError as error:
         why = typed_objects.converted_text(str(error)) if strategic else str(error)
         shown = patch if strategic else result
         raise _refused(shown, why, type, alone=error.alone) from error
-    _complain(unknown, patch if strategic else result, type, options)
+    _complain(scope, unknown, patch if strategic else result, type)
     return value
 
 
-def _complain(unknown: Sequence[str], shown: Any, type: PatchType, options: WriteOptions) -> None:
+def _complain(scope: Scope, unknown: Sequence[str], shown: Any, type: PatchType) -> None:
     """Refuse, warn of or ignore unknown and repeated fields, as the client asked. ApiError."""
-    sentences = typed_objects.complaints(unknown, options.repeats.paths)
-    if sentences and options.validation == "Strict":
+    sentences = typed_objects.complaints(unknown, scope.options.repeats.paths)
+    if sentences and scope.options.validation == "Strict":
         raise _refused(shown, f"strict decoding error: {', '.join(sentences)}", type)
-    if options.validation == "Warn":
-        options.warnings += sentences
-    options.repeats = NO_REPEATS
+    if scope.options.validation == "Warn":
+        scope.warnings += sentences
+    scope.options.repeats = NO_REPEATS
 
 
 def undecodable(why: str, type: PatchType) -> ApiError:
@@ -149,7 +132,7 @@ def undecodable(why: str, type: PatchType) -> ApiError:
             return ApiError.bad_request(f"error decoding patch: {why}")
 
 
-def _check_kind(context: Context, kind: Kind, value: JsonDict, name: str) -> None:
+def _check_kind(scope: Scope, kind: Kind, value: JsonDict, name: str) -> None:
     """Refuse a patch that turns an object into one of another kind. ApiError.
 
     An object without a kind is of its old one; one without a version is not decoded at all.
@@ -174,7 +157,7 @@ def _check_kind(context: Context, kind: Kind, value: JsonDict, name: str) -> Non
     given = given or kind.kind
     if (version, given) == (kind.api_version, kind.kind):
         return
-    if other := context.kinds.of_object(str(version), given):
+    if other := scope.context.kinds.of_object(str(version), given):
         package = kind.group.partition(".")[0] or "core"
         this, wanted = f"{other.version}.{other.kind}", f"{package}.{kind.kind}"
         raise _refused(value, f"converting ({this}) to ({wanted}): unknown conversion", "merge")
@@ -264,28 +247,21 @@ def _go_type(value: Any) -> str:
 
 
 def _apply(
-    context: Context,
-    kind: Kind,
-    name: str,
-    config: Any,
-    namespace: str,
-    *,
-    options: WriteOptions,
-    subresource: str,
+    scope: Scope, kind: Kind, name: str, config: Any, namespace: str, *, subresource: str
 ) -> tuple[Stored, bool]:
     """Apply a configuration to an object; create the object if there is none."""
     check_config(kind, name, namespace, config)
-    schema = ownership.schema_of(context, kind)
-    with context.store.lock:
-        live = context.find(key_of(kind, namespace, name))
+    schema = ownership.schema_of(scope.rules, kind)
+    with scope.store.lock:
+        live = scope.find(key_of(kind, namespace, name))
         if live is None and subresource:
             raise ApiError.not_found(kind.plural, name, group=kind.group)
-        who = ownership.writer(context, kind, options, subresource=subresource)
-        options.applied = True
+        who = ownership.writer(scope, kind, subresource=subresource)
+        scope.options.applied = True
         if live is None:
-            writing.check_creation(context, kind, name, namespace, options)
-            made = managed_fields.apply(None, config, schema, who, force=options.force)
-            _check_repeats(options)
+            writing.check_creation(scope, kind, name, namespace)
+            made = managed_fields.apply(None, config, schema, who, force=scope.options.force)
+            _check_repeats(scope)
             if given := made["metadata"].get("uid"):
                 raise ApiError.conflict(
                     kind.plural,
@@ -294,28 +270,26 @@ def _apply(
                     "object was found",
                     group=kind.group,
                 )
-            return creating.create(context, kind, made, namespace, options), True
+            return creating.create(scope, kind, made, namespace), True
 
         def edit(current: JsonDict) -> JsonDict:
-            value = managed_fields.apply(current, config, schema, who, force=options.force)
-            _check_repeats(options)
+            value = managed_fields.apply(current, config, schema, who, force=scope.options.force)
+            _check_repeats(scope)
             _check_identity(kind, name, current["metadata"], config["metadata"])
             return value
 
-        stored = writing.change(
-            context, kind, name, namespace, edit, options=options, subresource=subresource
-        )
+        stored = writing.change(scope, kind, name, namespace, edit, subresource=subresource)
         return stored, False
 
 
-def _check_repeats(options: WriteOptions) -> None:
+def _check_repeats(scope: Scope) -> None:
     """Refuse or warn of keys that an applied configuration gives twice. ApiError."""
-    lines, options.repeats = options.repeats.lines, NO_REPEATS
-    if lines and options.validation == "Strict":
+    lines, scope.options.repeats = scope.options.repeats.lines, NO_REPEATS
+    if lines and scope.options.validation == "Strict":
         why = f"error converting YAML to JSON: {typed_objects.already_set(lines)}"
         raise ApiError.bad_request(f"error strict decoding YAML: {why}")
-    if options.validation != "Ignore":
-        options.warnings += lines
+    if scope.options.validation != "Ignore":
+        scope.warnings += lines
 
 
 def check_config(kind: Kind, name: str, namespace: str, config: Any) -> None:

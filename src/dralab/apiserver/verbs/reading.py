@@ -10,7 +10,7 @@ from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.storage import Compacted, FutureRevision, Key, Stored
 from dralab.apiserver.verbs import continuation
-from dralab.apiserver.verbs.state.context import Context, key_of, revision_of, too_large
+from dralab.apiserver.verbs.state.context import Scope, key_of, revision_of, too_large
 from dralab.apiserver.verbs.state.indexes import INDEXED
 from dralab.apiserver.verbs.state.options import ListOptions, check_list_options
 from dralab.apiserver.verbs.state.selectors import Selection, selection
@@ -50,26 +50,26 @@ def not_converted(kind: Kind, stored: Stored) -> ApiError:
     return ApiError("InternalError", text, code=500)
 
 
-def get(context: Context, kind: Kind, name: str, namespace: str, revision: str = "") -> Stored:
+def get(scope: Scope, kind: Kind, name: str, namespace: str, revision: str = "") -> Stored:
     """Return one object; a revision means at least as new as that."""
     at_least = revision_of(revision)
-    if at_least and at_least > context.store.revision:
-        raise too_large(at_least, context.store.revision)
-    return context.live(kind, namespace, name)
+    if at_least and at_least > scope.store.revision:
+        raise too_large(at_least, scope.store.revision)
+    return scope.live(kind, namespace, name)
 
 
-def list_page(context: Context, kind: Kind, namespace: str, options: ListOptions) -> ListPage:
+def list_page(scope: Scope, kind: Kind, namespace: str, options: ListOptions) -> ListPage:
     """Return a page of a collection; the first lists the damaged objects."""
-    page = _readable_page(context, kind, namespace, options)
-    context.metrics.listed(kind.hub, len(page.items))
-    damaged = context.store.damaged(kind.hub, namespace if kind.namespaced else "")
+    page = _readable_page(scope, kind, namespace, options)
+    scope.context.metrics.listed(kind.hub, len(page.items))
+    damaged = scope.store.damaged(kind.hub, namespace if kind.namespaced else "")
     return replace(page, damaged=damaged) if damaged and not options.cont else page
 
 
-def _readable_page(context: Context, kind: Kind, namespace: str, options: ListOptions) -> ListPage:
+def _readable_page(scope: Scope, kind: Kind, namespace: str, options: ListOptions) -> ListPage:
     check_list_options(options, watch=False)
-    chosen = selection_of(context, kind, options.label_selector, options.field_selector)
-    store, limit = context.store, max(options.limit, 0) or None
+    chosen = selection_of(scope, kind, options.label_selector, options.field_selector)
+    store, limit = scope.store, max(options.limit, 0) or None
     after: tuple[str, str] | None = None
     revision: int | None = None
     if options.cont:
@@ -94,10 +94,10 @@ def _readable_page(context: Context, kind: Kind, namespace: str, options: ListOp
             if options.match == "Exact" or (not options.match and limit):
                 revision = asked
     if chosen.name and kind.namespaced and namespace and revision is None and after is None:
-        return _by_name(context, kind, namespace, chosen.name, options)
+        return _by_name(scope, kind, namespace, chosen.name, options)
     if revision is None and after is None:
         with store.lock:
-            indexed = _indexed(context, kind, namespace, chosen)
+            indexed = _indexed(scope, kind, namespace, chosen)
             if indexed is not None and (limit is None or len(indexed) <= limit):
                 return ListPage(items=indexed, revision=store.revision)
     # What a webhook has to convert is not asked for while the store is locked.
@@ -116,7 +116,7 @@ def _readable_page(context: Context, kind: Kind, namespace: str, options: ListOp
     except Compacted as error:
         raise _expired(after, namespace, error) from error
     if versioned:
-        items = among(chosen, found.items)
+        items = among(chosen, found.items, scope)
         found = replace(found, items=items[:limit], more=limit is not None and len(items) > limit)
     cont = ""
     if found.more and found.items:
@@ -144,27 +144,23 @@ def is_indexed(kind: Kind, options: ListOptions) -> bool:
     )
 
 
-def _indexed(
-    context: Context, kind: Kind, namespace: str, chosen: Selection
-) -> list[Stored] | None:
+def _indexed(scope: Scope, kind: Kind, namespace: str, chosen: Selection) -> list[Stored] | None:
     """Return the selected objects by an index; None if there is no index for it."""
     if chosen.exact is None or chosen.accepts is None:
         return None
     field, _, value = chosen.exact
     within = namespace if kind.namespaced else ""
-    found = context.indexes.candidates(kind.hub, field, value, within)
+    found = scope.context.indexes.candidates(kind.hub, field, value, within)
     return None if found is None else [each for each in found if chosen.accepts(each)]
 
 
-def _by_name(
-    context: Context, kind: Kind, namespace: str, name: str, options: ListOptions
-) -> ListPage:
+def _by_name(scope: Scope, kind: Kind, namespace: str, name: str, options: ListOptions) -> ListPage:
     """Return the list of at most one object, without looking at the others."""
-    chosen = selection_of(context, kind, options.label_selector, options.field_selector)
-    with context.store.lock:
-        found = context.find(key_of(kind, namespace, name))
-        revision = context.store.revision
-    items = among(chosen, [] if found is None else [found])
+    chosen = selection_of(scope, kind, options.label_selector, options.field_selector)
+    with scope.store.lock:
+        found = scope.find(key_of(kind, namespace, name))
+        revision = scope.store.revision
+    items = among(chosen, [] if found is None else [found], scope)
     return ListPage(items=items, revision=revision)
 
 
@@ -178,15 +174,15 @@ def _expired(after: tuple[str, str] | None, namespace: str, error: Compacted) ->
 
 
 def watch(
-    context: Context, kind: Kind, namespace: str, options: ListOptions, *, name: str = ""
+    scope: Scope, kind: Kind, namespace: str, options: ListOptions, *, name: str = ""
 ) -> Watching:
     """Return the scope of a watch; ApiError Expired if its revision is forgotten."""
     check_list_options(options, watch=True)
-    chosen = selection_of(context, kind, options.label_selector, options.field_selector)
+    chosen = selection_of(scope, kind, options.label_selector, options.field_selector)
     if name and chosen.name not in {"", name}:
         raise ApiError.bad_request("fieldSelector metadata.name doesn't match requested name")
     within = namespace if kind.namespaced else ""
-    store = context.store
+    store = scope.store
     asked = revision_of(options.revision)
     initial: Sequence[Stored] = ()
     with store.lock:
@@ -196,10 +192,10 @@ def watch(
         since = store.revision
         if wants_state:
             if name:
-                one = context.find(key_of(kind, within, name))
+                one = scope.find(key_of(kind, within, name))
                 initial = () if one is None else (one,)
             else:
-                indexed = _indexed(context, kind, within, chosen)
+                indexed = _indexed(scope, kind, within, chosen)
                 initial = store.list(kind.hub, within).items if indexed is None else indexed
         elif asked:
             since = asked
@@ -210,7 +206,7 @@ def watch(
                     "Expired", f"too old resource version: {asked} ({error.compacted})"
                 ) from error
     # Outside of the lock; what changes from here on comes after `since`.
-    initial = among(chosen, initial)
+    initial = among(chosen, initial, scope)
     return Watching(
         resource=kind.hub,
         version=kind.version,

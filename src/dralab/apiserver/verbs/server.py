@@ -1,33 +1,24 @@
 """The verbs as one object: what in-process clients and the HTTP edge call."""
 
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
-
-import orjson
 
 from dralab.api.extended import Check, ExtendedStrategy, Fields, Mend
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
-from dralab.apiserver.storage import Store, Stored
+from dralab.apiserver.storage import Stored
 from dralab.apiserver.verbs import creating, deleting, patching, reading, writing
 from dralab.apiserver.verbs.crds import CustomResources
 from dralab.apiserver.verbs.patching import PatchType
 from dralab.apiserver.verbs.reading import ListPage
-from dralab.apiserver.verbs.state.context import Context
-from dralab.apiserver.verbs.state.options import (
-    DeleteOptions,
-    ListOptions,
-    Query,
-    WriteOptions,
-)
-from dralab.apiserver.verbs.subresources import connecting, reviews, subresources
+from dralab.apiserver.verbs.state.context import Context, Scope
+from dralab.apiserver.verbs.state.options import PLAINLY, DeleteOptions, ListOptions
+from dralab.apiserver.verbs.subresources import reviews, subresources
 from dralab.apiserver.verbs.watches import Watching
 from dralab.values.json_types import JsonDict
 
 EVERYTHING: Final = ListOptions()
-PLAINLY: Final = DeleteOptions()
 
 
 class Resources:
@@ -43,12 +34,6 @@ class Resources:
         self.custom_resources = CustomResources(context)
         context.derive(self.custom_resources.load, {})
 
-    def over(self, store: Store) -> "Resources":
-        """Return the verbs on another view of the store, for one request."""
-        found = copy(self)
-        found.context = self.context.over(store)
-        return found
-
     @property
     def kinds(self) -> Kinds:
         """The kinds that are served."""
@@ -63,50 +48,52 @@ class Resources:
             )
         return found
 
-    def view(self, kind: Kind, stored: Stored) -> JsonDict:
+    def view(self, kind: Kind, stored: Stored, scope: Scope | None = None) -> JsonDict:
         """Return a stored object in the version of `kind`."""
-        return self.context.rules.from_hub(kind, stored.value)
+        return self.context.rules.from_hub(kind, stored.value, scope)
 
-    def encoded(self, kind: Kind, stored: Stored) -> bytes:
-        """Return a stored object as JSON in the version of `kind`."""
-        if self.context.rules.is_hub(kind):
-            return stored.encoded
-        return orjson.dumps(self.context.rules.from_hub(kind, stored.value))
-
-    def prepare(self, kind: Kind, found: Sequence[Stored]) -> None:
-        """Make sure that objects can be shown in a version without waiting. ApiError, MustWait."""
-        self.context.rules.prepare(kind, found)
-
-    def get(self, kind: Kind, name: str, namespace: str = "", *, revision: str = "") -> Stored:
+    def get(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str = "",
+        scope: Scope | None = None,
+        *,
+        revision: str = "",
+    ) -> Stored:
         """Return one object."""
-        return reading.get(self.context, kind, name, namespace, revision)
+        return reading.get(scope or self.context.own, kind, name, namespace, revision)
 
-    def list(self, kind: Kind, namespace: str = "", options: ListOptions = EVERYTHING) -> ListPage:
+    def list(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        options: ListOptions = EVERYTHING,
+        scope: Scope | None = None,
+    ) -> ListPage:
         """Return a page of a collection, of all namespaces where `namespace` is empty."""
-        return reading.list_page(self.context, kind, namespace, options)
-
-    def indexed(self, kind: Kind, options: ListOptions) -> bool:
-        """Return whether an index finds what a list selects."""
-        return reading.is_indexed(kind, options)
+        return reading.list_page(scope or self.context.own, kind, namespace, options)
 
     def watch(
         self,
         kind: Kind,
         namespace: str = "",
         options: ListOptions = EVERYTHING,
+        scope: Scope | None = None,
         *,
         name: str = "",
     ) -> Watching:
         """Return the scope of a watch; `watching` serves it."""
-        return reading.watch(self.context, kind, namespace, options, name=name)
+        return reading.watch(scope or self.context.own, kind, namespace, options, name=name)
 
     def create(
-        self, kind: Kind, value: JsonDict, namespace: str = "", options: WriteOptions | None = None
+        self, kind: Kind, value: JsonDict, namespace: str = "", scope: Scope | None = None
     ) -> Stored:
         """Store a new object."""
+        scope = scope or self.context.scope()
         # What admission checked (names, addresses, the namespace) still holds when it is stored.
-        with self.context.store.lock:
-            return creating.create(self.context, kind, value, namespace, options or WriteOptions())
+        with scope.store.lock:
+            return creating.create(scope, kind, value, namespace)
 
     def update(
         self,
@@ -114,12 +101,12 @@ class Resources:
         value: JsonDict,
         name: str,
         namespace: str = "",
-        options: WriteOptions | None = None,
+        scope: Scope | None = None,
         *,
         subresource: str = "",
     ) -> Stored:
         """Replace an object, or its subresource `status`."""
-        return self.put(kind, value, name, namespace, options, subresource=subresource)[0]
+        return self.put(kind, value, name, namespace, scope, subresource=subresource)[0]
 
     def put(
         self,
@@ -127,20 +114,13 @@ class Resources:
         value: JsonDict,
         name: str,
         namespace: str = "",
-        options: WriteOptions | None = None,
+        scope: Scope | None = None,
         *,
         subresource: str = "",
     ) -> tuple[Stored, bool]:
         """Replace an object; also return whether that created it."""
-        return writing.update(
-            self.context,
-            kind,
-            value,
-            name,
-            namespace,
-            options=options or WriteOptions(),
-            subresource=subresource,
-        )
+        scope = scope or self.context.scope()
+        return writing.update(scope, kind, value, name, namespace, subresource=subresource)
 
     def patch(
         self,
@@ -148,21 +128,15 @@ class Resources:
         name: str,
         patch: Any,
         namespace: str = "",
-        options: WriteOptions | None = None,
+        scope: Scope | None = None,
         *,
         type: PatchType = "merge",
         subresource: str = "",
     ) -> tuple[Stored, bool]:
         """Change an object by a patch; also return whether that created it (apply alone can)."""
+        scope = scope or self.context.scope()
         return patching.patch(
-            self.context,
-            kind,
-            name,
-            patch,
-            namespace=namespace,
-            options=options or WriteOptions(),
-            type=type,
-            subresource=subresource,
+            scope, kind, name, patch, namespace=namespace, type=type, subresource=subresource
         )
 
     def delete(
@@ -171,9 +145,10 @@ class Resources:
         name: str,
         namespace: str = "",
         options: DeleteOptions = PLAINLY,
+        scope: Scope | None = None,
     ) -> tuple[Stored, bool]:
         """Delete an object or mark it; also return whether it is gone."""
-        done = deleting.delete(self.context, kind, name, namespace, options)
+        done = deleting.delete(scope or self.context.scope(), kind, name, namespace, options)
         self.custom_resources.finish()
         return done
 
@@ -183,9 +158,11 @@ class Resources:
         namespace: str = "",
         chosen: ListOptions = EVERYTHING,
         options: DeleteOptions = PLAINLY,
+        scope: Scope | None = None,
     ) -> ListPage:
         """Delete what a list returns; return the page, with the objects as listed."""
-        return deleting.delete_collection(self.context, kind, namespace, chosen, options)
+        scope = scope or self.context.scope()
+        return deleting.delete_collection(scope, kind, namespace, chosen, options)
 
     def subresource(
         self,
@@ -196,7 +173,7 @@ class Resources:
         body: Any = None,
         *,
         namespace: str = "",
-        options: WriteOptions | None = None,
+        scope: Scope | None = None,
         type: PatchType = "merge",
     ) -> JsonDict:
         """Do get, create, update or patch on a subresource other than `status`.
@@ -204,45 +181,21 @@ class Resources:
         Returns the object that the server answers with, in the version of `kind`.
         """
         return subresources.call(
-            self.context,
+            scope or self.context.scope(),
             verb,
             kind,
             name,
             subresource,
             body=body,
             namespace=namespace,
-            options=options or WriteOptions(),
             type=type,
         )
 
-    def connect(
-        self,
-        kind: Kind,
-        name: str,
-        subresource: str,
-        *,
-        namespace: str,
-        query: Query,
-        path: str,
-        options: WriteOptions,
-    ) -> None:
-        """Call admission for a connection, such as exec. ApiError, MustWait."""
-        connecting.admit(
-            self.context,
-            kind,
-            name,
-            subresource,
-            namespace=namespace,
-            query=query,
-            path=path,
-            options=options,
-        )
-
     def ask(
-        self, kind: Kind, value: JsonDict, namespace: str = "", options: WriteOptions | None = None
+        self, kind: Kind, value: JsonDict, namespace: str = "", scope: Scope | None = None
     ) -> JsonDict:
         """Answer a kind that is not stored: reviews, bindings."""
-        return reviews.ask(self.context, kind, value, namespace, options or WriteOptions())
+        return reviews.ask(scope or self.context.scope(), kind, value, namespace)
 
     def serve_custom(self, spec: Mapping[str, Any]) -> None:
         """Serve the kinds of a definition that is not stored: `spec` as in a CRD.
@@ -252,12 +205,7 @@ class Resources:
         self.custom_resources.serve_own(f"{spec['names']['plural']}.{spec['group']}", spec)
 
     def extend(
-        self,
-        kind: Kind,
-        fields: Fields,
-        *,
-        mend: Mend | None = None,
-        check: Check | None = None,
+        self, kind: Kind, fields: Fields, *, mend: Mend | None = None, check: Check | None = None
     ) -> None:
         """Add fields to a built-in kind: paths and structural schemas.
 

@@ -14,10 +14,8 @@ from dralab.api.resource.features import VALIDATION_TAGS
 from dralab.api.status import ApiError
 from dralab.apiserver.access.admission.chain import Operation, Review
 from dralab.apiserver.verbs.state import typed_objects
-from dralab.apiserver.verbs.state.context import (
-    Context,
-)
-from dralab.apiserver.verbs.state.options import DeleteOptions, WriteOptions
+from dralab.apiserver.verbs.state.context import Scope
+from dralab.apiserver.verbs.state.options import DeleteOptions
 from dralab.values.json_types import JsonDict
 
 # Ways of writing about which webhooks and policies are asked by another review.
@@ -25,7 +23,7 @@ ASKED_BEFORE: Final = frozenset({"binding", "eviction", "scale"})
 
 
 def review_of(
-    context: Context,
+    scope: Scope,
     kind: Kind,
     operation: Operation,
     *,
@@ -33,7 +31,7 @@ def review_of(
     name: str,
     value: JsonDict | None,
     old: JsonDict | None,
-    options: WriteOptions | DeleteOptions,
+    how: DeleteOptions | None = None,
     subresource: str = "",
     form: tuple[str, str, str] | None = None,
 ) -> Review:
@@ -46,24 +44,22 @@ def review_of(
         subresource=subresource,
         value=value,
         old=old,
-        objects=context,
-        options=options,
+        scope=scope,
+        options=how or scope.options,
         form=form,
         # Of a binding others are asked when it is created.
-        internal=options.internal or (form is None and subresource in ASKED_BEFORE),
+        internal=scope.internal or (form is None and subresource in ASKED_BEFORE),
     )
 
 
-def given_metadata(
-    context: Context, kind: Kind, value: JsonDict, options: WriteOptions
-) -> JsonDict:
+def given_metadata(scope: Scope, kind: Kind, value: JsonDict) -> JsonDict:
     """Return the metadata that a client sent, an empty one where it sent none."""
     given = value.get("metadata")
     if isinstance(given, dict):
         return given
     if given is not None:
         # It cannot be decoded: decoding reports that in its own words.
-        value = typed_objects.decoded(context, kind, value, options)
+        value = typed_objects.decoded(scope, kind, value)
         raise typed_objects.unusable(kind, "metadata is not an object")
     meta: JsonDict = {}
     value["metadata"] = meta
@@ -85,7 +81,7 @@ def check_namespace(kind: Kind, meta: JsonDict, namespace: str) -> None:
     meta["namespace"] = namespace
 
 
-def drop_repeated_owners(meta: JsonDict, options: WriteOptions, *, admitted: bool = False) -> None:
+def drop_repeated_owners(scope: Scope, meta: JsonDict, *, admitted: bool = False) -> None:
     """Drop duplicate owners, with a warning; `admitted`: after admission."""
     owners = meta.get("ownerReferences") or ()
     if len(owners) < 2:
@@ -104,16 +100,16 @@ def drop_repeated_owners(meta: JsonDict, options: WriteOptions, *, admitted: boo
         return
     meta["ownerReferences"] = kept
     when = " after mutating admission happens" if admitted else ""
-    options.warnings.append(
+    scope.warnings.append(
         f".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner "
         "references in 1.20+, and may reject such requests as early as 1.24; please fix your "
         f"requests; duplicate UID(s) observed: {', '.join(repeated)}"
     )
 
 
-def in_order(kind: Kind, context: Context, value: JsonDict) -> JsonDict:
+def in_order(kind: Kind, scope: Scope, value: JsonDict) -> JsonDict:
     """Return the object with kind and apiVersion first: lists cut them off by their length."""
-    version, name = context.rules.hub_type(kind)
+    version, name = scope.rules.hub_type(kind)
     value.pop("kind", None)
     value.pop("apiVersion", None)
     ordered: JsonDict = {"kind": name, "apiVersion": version}
@@ -136,10 +132,10 @@ def _sorted(value: Any) -> Any:
     return value
 
 
-def invalid(context: Context, kind: Kind, name: str, errors: Sequence[FieldError]) -> ApiError:
+def invalid(scope: Scope, kind: Kind, name: str, errors: Sequence[FieldError]) -> ApiError:
     """Return the error for an object with these problems."""
-    shown = context.rules.strategy_of(kind).in_version(kind.version, kind.kind, errors)
-    if VALIDATION_TAGS in context.rules.features:
+    shown = scope.rules.strategy_of(kind).in_version(kind.version, kind.kind, errors)
+    if VALIDATION_TAGS in scope.rules.features:
         told = (as_tags_say(kind.kind, each) for each in shown)
         shown = list({str(each): each for each in told}.values())
     # An event is one of the core group, by whichever group it came.

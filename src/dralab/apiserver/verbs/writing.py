@@ -29,14 +29,13 @@ from dralab.apiserver.verbs.empty_fields import (
 )
 from dralab.apiserver.verbs.state import ownership, typed_objects
 from dralab.apiserver.verbs.state.context import (
-    Context,
+    Scope,
     conflict,
     key_of,
     metadata_of,
     raise_conflict,
     storage_key,
 )
-from dralab.apiserver.verbs.state.options import WriteOptions
 from dralab.apiserver.verbs.subresource_access import SubresourceAccess
 from dralab.apiserver.verbs.write_steps import (
     check_namespace,
@@ -62,33 +61,26 @@ SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodS
 
 
 def update(
-    context: Context,
-    kind: Kind,
-    value: JsonDict,
-    name: str,
-    namespace: str,
-    *,
-    options: WriteOptions,
-    subresource: str = "",
+    scope: Scope, kind: Kind, value: JsonDict, name: str, namespace: str, *, subresource: str = ""
 ) -> tuple[Stored, bool]:
     """Replace an object, or its `subresource`; also return whether that created it."""
-    meta = given_metadata(context, kind, value, options)
+    meta = given_metadata(scope, kind, value)
     check_name(meta.get("name") or "", name)
     check_namespace(kind, meta, namespace)
-    rules = context.rules.strategy_of(kind)
-    with context.store.lock:
-        live = context.find(key_of(kind, namespace, name))
+    rules = scope.rules.strategy_of(kind)
+    with scope.store.lock:
+        live = scope.find(key_of(kind, namespace, name))
         if live is None:
             if rules.creates_on_update and not subresource:
-                check_creation(context, kind, name, namespace, options)
-                return create(context, kind, value, namespace, options), True
+                check_creation(scope, kind, name, namespace)
+                return create(scope, kind, value, namespace), True
             raise ApiError.not_found(kind.plural, name, group=kind.group)
-        value = typed_objects.decoded_change(context, kind, value, live.value, options)
-        context.rules.default(kind, value)
-        value = context.rules.to_hub(kind, value)
-        drop_repeated_owners(metadata_of(value), options)
-        _check_identity(kind, live, meta, dry_run=options.dry_run)
-        return _replace(context, kind, live, value, options, subresource=subresource), False
+        value = typed_objects.decoded_change(scope, kind, value, live.value)
+        scope.rules.default(kind, value)
+        value = scope.rules.to_hub(kind, value, scope)
+        drop_repeated_owners(scope, metadata_of(value))
+        _check_identity(kind, live, meta, dry_run=scope.options.dry_run)
+        return _replace(scope, kind, live, value, subresource=subresource), False
 
 
 def _check_identity(kind: Kind, live: Stored, given: JsonDict, *, dry_run: bool) -> None:
@@ -108,13 +100,11 @@ def _check_identity(kind: Kind, live: Stored, given: JsonDict, *, dry_run: bool)
     )
 
 
-def check_creation(
-    context: Context, kind: Kind, name: str, namespace: str, options: WriteOptions
-) -> None:
+def check_creation(scope: Scope, kind: Kind, name: str, namespace: str) -> None:
     """Refuse an update or an apply that creates, by a user who may not create. ApiError."""
-    context.check_access(
+    scope.check_access(
         Attributes(
-            user=options.user,
+            user=scope.user,
             verb="create",
             group=kind.group,
             version=kind.version,
@@ -137,13 +127,12 @@ def check_name(given: str, name: str) -> None:
 
 
 def change(
-    context: Context,
+    scope: Scope,
     kind: Kind,
     name: str,
     namespace: str,
     edit: Callable[[JsonDict], JsonDict],
     *,
-    options: WriteOptions,
     subresource: str = "",
     typed: bool = False,
 ) -> Stored:
@@ -151,72 +140,65 @@ def change(
 
     `typed` says that what `edit` returns is in its typed form, as the stored object is.
     """
-    with context.store.lock:
-        live = context.live(kind, namespace, name)
+    with scope.store.lock:
+        live = scope.live(kind, namespace, name)
         current = orjson.loads(live.encoded)
-        if not context.rules.is_hub(kind):
-            current = context.rules.from_hub(kind, current)
+        if not scope.rules.is_hub(kind):
+            current = scope.rules.from_hub(kind, current, scope)
         value = edit(current)
         if not typed:
-            value = typed_objects.decoded_change(context, kind, value, live.value, options)
-        context.rules.default(kind, value)
-        value = context.rules.to_hub(kind, value)
-        return _replace(context, kind, live, value, options, subresource=subresource)
+            value = typed_objects.decoded_change(scope, kind, value, live.value)
+        scope.rules.default(kind, value)
+        value = scope.rules.to_hub(kind, value, scope)
+        return _replace(scope, kind, live, value, subresource=subresource)
 
 
 def _replace(
-    context: Context,
-    kind: Kind,
-    live: Stored,
-    value: JsonDict,
-    options: WriteOptions,
-    *,
-    subresource: str,
+    scope: Scope, kind: Kind, live: Stored, value: JsonDict, *, subresource: str
 ) -> Stored:
     """Put `value` (fresh, in the stored form, defaulted) in the place of `live`."""
-    rules = context.rules.strategy_of(kind)
+    rules = scope.rules.strategy_of(kind)
     old = live.value
     old_meta = old["metadata"]
     meta = metadata_of(value)
     name = live.key.name
     _check_revision(kind, live, meta, unconditional=rules.unconditional)
-    empties = located(value, options.empties)
-    fits = ownership.fits(context, kind, value)
-    value = _carried_over(context, kind, value, old, subresource)
+    empties = located(value, scope.options.empties)
+    fits = ownership.fits(scope, kind, value)
+    value = _carried_over(scope, kind, value, old, subresource)
     with restored(value, empties, shown=True):
-        ownership.updated(context, kind, value, old, options, subresource=subresource)
+        ownership.updated(scope, kind, value, old, subresource=subresource)
     if not fits:
         value["metadata"].pop("managedFields", None)
     review = review_of(
-        context,
+        scope,
         kind,
         "UPDATE",
         namespace=live.key.namespace,
         name=name,
         value=value,
         old=old,
-        options=options,
         subresource=subresource,
     )
-    admission.admit(context, review)
+    admission.admit(scope, review)
     if review.changed:
-        value = review.value = _carried_over(context, kind, value, old, subresource)
-    drop_repeated_owners(value["metadata"], options, admitted=True)
-    if options.gated:
-        context.rules.drop_gated(kind, value, old)
+        value = review.value = _carried_over(scope, kind, value, old, subresource)
+    drop_repeated_owners(scope, value["metadata"], admitted=True)
+    if scope.options.gated:
+        scope.rules.drop_gated(kind, value, old)
     if subresource == "status":
-        rules.prepare_status(value, old, context.now())
-        labels = partial(context.labels_of_namespace, live.key.namespace)
+        rules.prepare_status(value, old, scope.context.now())
+        labels = partial(scope.labels_of_namespace, live.key.namespace)
         errors = rules.place_problems(value, old, labels)
-        if context.authorizer is not None and not options.user.is_superuser:
-            writer = SubresourceAccess(context.authorizer, kind, live.key.namespace, options)
+        if scope.context.authorizer is not None and not scope.user.is_superuser:
+            writer = SubresourceAccess(scope, kind, live.key.namespace)
             errors += rules.status_access_problems(value, old, writer)
         errors += change_errors(value, empties, partial(rules.validate_status, value, old))
     elif subresource in {"", "scale"}:
-        rules.prepare_update(value, old, context.now())
+        rules.prepare_update(value, old, scope.context.now())
         errors = change_errors(value, empties, partial(rules.validate_update, value, old))
     else:
-        rules.prepare_part(subresource, value, old, context.now())
+        rules.prepare_part(subresource, value, old, scope.context.now())
         errors = rules.validate_part(subresource, value, old)
     meta = value["metadata"]
     counts = kind.generation and rules.counts and subresource in COUNTED
@@ -227,31 +209,31 @@ def _replace(
             meta,
             old_meta,
             metadata_checks(kind.group, kind.plural, subresource),
-            owners_by_index=OWNERS_BY_INDEX in context.rules.features,
+            owners_by_index=OWNERS_BY_INDEX in scope.rules.features,
         ),
         *errors,
     ]
     if errors:
-        raise invalid(context, kind, name, errors)
-    options.warnings += rules.warnings(value, old)
-    admission.validate(context, review)
+        raise invalid(scope, kind, name, errors)
+    scope.warnings += rules.warnings(value, old)
+    admission.validate(scope, review)
     if kind.custom is not None:
-        value = in_order(kind, context, context.rules.as_stored(kind, value))
+        value = in_order(kind, scope, scope.rules.as_stored(kind, value))
     ownership.settled(value, old)
     if value == old:
         return live
-    if options.dry_run:
+    if scope.options.dry_run:
         return Stored(live.key, value, live.revision, live.created)
     if deleting.is_finished(kind, value):
-        deleting.remove(context, kind, live)
+        deleting.remove(scope, kind, live)
         # The writer who took the last finalizer away sees the object as it left it.
         return Stored(live.key, value, live.revision, live.created)
-    context.rules.foresee(kind, value)
+    scope.rules.foresee(kind, value, scope)
     try:
-        stored = context.store.update(live.key, value, expect=live.revision)
+        stored = scope.store.update(live.key, value, expect=live.revision)
     except RevisionConflict as error:
         raise_conflict(kind, error)
-    context.stored(kind, old, stored.value)
+    scope.context.stored(kind, old, stored.value)
     return stored
 
 
@@ -272,10 +254,10 @@ def _check_revision(kind: Kind, live: Stored, meta: JsonDict, *, unconditional: 
 
 
 def _carried_over(
-    context: Context, kind: Kind, value: JsonDict, old: JsonDict, subresource: str
+    scope: Scope, kind: Kind, value: JsonDict, old: JsonDict, subresource: str
 ) -> JsonDict:
     """Return the new object, with the parts that this path may not change from the old one."""
-    rules = context.rules.strategy_of(kind)
+    rules = scope.rules.strategy_of(kind)
     given, before = value["metadata"], old["metadata"]
     if subresource == "status":
         meta = {
@@ -291,7 +273,7 @@ def _carried_over(
         found["metadata"] = meta
         if "status" in value:
             found["status"] = value["status"]
-        return in_order(kind, context, found)
+        return in_order(kind, scope, found)
     meta = {"name": before["name"]}
     if prefix := given.get("generateName"):
         meta["generateName"] = prefix
@@ -313,7 +295,7 @@ def _carried_over(
         value.pop("status", None)
         if "status" in old:
             value["status"] = old["status"]
-    return in_order(kind, context, value)
+    return in_order(kind, scope, value)
 
 
 def _emptied(kind: Kind, value: JsonDict, empties: Sequence[EmptyPlace]) -> bool:

@@ -5,14 +5,17 @@ validated; those with `validate` look at what would be stored. Webhooks and poli
 configure, come last in both (`dynamic`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
+import orjson
+
 from dralab.api.kinds import Kind
 from dralab.apiserver.access.admission.registry import place_of
+from dralab.apiserver.access.scope import Scope
 from dralab.apiserver.access.users import User
-from dralab.apiserver.storage import Key, Stored
+from dralab.apiserver.storage import Stored
 from dralab.values.json_types import JsonDict
 
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
@@ -23,47 +26,12 @@ UPDATES: Final[frozenset[Operation]] = frozenset({"UPDATE"})
 WRITES: Final = CREATES | UPDATES
 
 
-def unnoted(_key: str, _value: str) -> None:
-    """Drop an annotation, because the server keeps no audit log."""
-
-
-class ReviewStore(Protocol):
-    """The objects of the store, as the write finds them."""
-
-    def find(self, key: Key) -> Stored | None:
-        """Return an object, or None. ApiError: it cannot be read."""
-        ...
-
-    def all_of(self, hub: str, namespace: str) -> Sequence[Stored]:
-        """Return the objects of a collection in a namespace."""
-        ...
-
-    def count_of(self, hub: str, namespace: str) -> int:
-        """Return how many objects a collection has in a namespace."""
-        ...
-
-    def put(self, stored: Stored, value: JsonDict) -> None:
-        """Replace an object, together with the write."""
-        ...
-
-
 class AskedOptions(Protocol):
-    """The user and options of a write, and where its warnings go.
-
-    An `internal` write is the server's own: no webhook or policy is asked about it.
-    """
+    """How a request writes."""
 
     @property
-    def user(self) -> User: ...  # noqa: D102 - as named
-    @property
-    def dry_run(self) -> bool: ...  # noqa: D102 - as named
-    @property
-    def internal(self) -> bool: ...  # noqa: D102 - see above
-    @property
-    def warnings(self) -> MutableSequence[str]: ...  # noqa: D102 - for the client
-    @property
-    def annotate(self) -> Callable[[str, str], None]:
-        """Adds an annotation to the audit log's record."""
+    def dry_run(self) -> bool:
+        """Whether nothing is to be stored."""
         ...
 
     def told(self, operation: Operation) -> JsonDict:
@@ -77,9 +45,10 @@ class Review:
 
     `value` is the object to be stored (None for DELETE); a mutating admission changes it in
     place. `old` is the object that is there (None for CREATE, and for the
-    DELETE of one that cannot be read); it may not be changed. `form` is group, version and kind of
-    the object where they are not those of `kind`, as for an eviction. `internal` says that
-    no webhook or policy is asked. What the thread may do, `scope` knows.
+    DELETE of one that cannot be read); it may not be changed. `scope` and `options` are those of
+    the request. `form` is group, version and kind of the object where they are not those of `kind`,
+    as for an eviction. `internal` says that no webhook or policy is asked. `along` are stored
+    objects to be replaced together with the write, and by what.
     What asks for a second round of the mutating plugins sets `again`; `round` counts them, and
     `changed` says that a webhook or policy changed the object. `memory` is theirs.
     """
@@ -91,25 +60,52 @@ class Review:
     subresource: str
     value: dict[str, Any] | None
     old: dict[str, Any] | None
-    objects: ReviewStore
+    scope: Scope
     options: AskedOptions
     form: tuple[str, str, str] | None = None
     internal: bool = False
+    along: Sequence[tuple[Stored, JsonDict]] = ()
     again: bool = False
     round: int = 0
     changed: bool = False
     memory: dict[str, Any] = field(default_factory=dict)
 
+    def encoded(self) -> bytes:
+        """Return the object as JSON, to compare it with what it was."""
+        return orjson.dumps(self.value, option=orjson.OPT_SORT_KEYS)
+
     @property
     def user(self) -> User:
         """Who writes."""
-        return self.options.user
+        return self.scope.user
 
     @property
     def given_name(self) -> str:
         """The name of the object, or the prefix of a name that will be generated."""
         metadata = (self.value or {}).get("metadata") or {}
         return self.name or metadata.get("name") or metadata.get("generateName") or ""
+
+
+@dataclass(slots=True)
+class Reinvocation:
+    """What one plugin has to ask again in the second round of a write, by their keys."""
+
+    seen: bytes = b""
+    invoked: list[Hashable] = field(default_factory=list)
+    again: set[Hashable] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, review: Review, plugin: str) -> "Reinvocation":
+        """Return that of a plugin. If others changed the object meanwhile, all are asked again."""
+        found: Reinvocation = review.memory.setdefault(plugin, cls())
+        if review.round and found.seen and found.seen != review.encoded():
+            found.require()
+        return found
+
+    def require(self) -> None:
+        """Ask again those asked so far whose reinvocationPolicy wants that."""
+        self.again |= set(self.invoked)
+        self.invoked.clear()
 
 
 @runtime_checkable

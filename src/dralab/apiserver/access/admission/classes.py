@@ -84,7 +84,7 @@ class RuntimeClasses:
         if problems := any_name(name):
             # Upstream asks a client for it, which refuses such a name.
             raise ApiError.failed(f'invalid resource name "{name}": [{" ".join(problems)}]')
-        found = review.objects.find(Key(RUNTIME_CLASSES, "", name))
+        found = review.scope.find(Key(RUNTIME_CLASSES, "", name))
         if found is None:
             raise _forbidden(review, f'pod rejected: RuntimeClass "{name}" not found')
         return found.value
@@ -105,7 +105,7 @@ class DefaultIngressClass:
             return
         if INGRESS_ANNOTATION in annotations_of(review.value):
             return
-        if name := newest_default(review.objects.all_of(INGRESS_CLASSES, ""), [DEFAULT_INGRESS]):
+        if name := newest_default(review.scope.all_of(INGRESS_CLASSES, ""), [DEFAULT_INGRESS]):
             spec["ingressClassName"] = name
 
 

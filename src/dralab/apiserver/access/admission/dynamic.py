@@ -14,9 +14,9 @@ from dralab.apiserver.access.admission.chain import (
     Review,
     ValidatingAdmission,
 )
+from dralab.apiserver.access.scope import Scope
 from dralab.apiserver.metrics.families import DYNAMIC, AdmissionMetrics
 from dralab.apiserver.metrics.meters import now
-from dralab.apiserver.scope import check_waits
 
 if TYPE_CHECKING:
     from dralab.apiserver.access.admission.webhooks.configurations import Webhooks
@@ -126,7 +126,7 @@ class DynamicAdmission:
             raise
         self.metrics.plugins.since((name, review.operation, "false", type_), began)
 
-    def check_waiting(self) -> None:
+    def check_waiting(self, scope: Scope) -> None:
         """Raise MustWait if a request of several writes might have to wait between them."""
         if self.active:
-            check_waits()
+            scope.check_waits()

@@ -10,13 +10,14 @@ from typing import Any, ClassVar, Final, Protocol
 from dralab import cel
 from dralab.api.kinds import Kind
 from dralab.apiserver.access.admission.chain import Review
+from dralab.apiserver.access.admission.forms import Forms, shown_for
 from dralab.apiserver.access.admission.matching import namespace_of
-from dralab.apiserver.scope import long_work
+from dralab.apiserver.access.scope import Scope
 from dralab.cel import types
 from dralab.cel.bounds import bound
 from dralab.cel.environment import Environment
 from dralab.cel.functions import authorizer as access
-from dralab.cel.functions.authorizer import AuthorizerValue, Decide
+from dralab.cel.functions.authorizer import AuthorizerValue
 from dralab.cel.json_values import Converted, from_json
 from dralab.cel.library import overloads
 from dralab.cel.program import FAILURES
@@ -128,36 +129,33 @@ class Variables(Protocol):
 class BriefBudget:
     """Cost units that the expressions about one write may spend beside those of others."""
 
-    __slots__ = ("left", "user")
+    __slots__ = ("left", "scope")
 
-    def __init__(self, user: str) -> None:
+    def __init__(self, scope: Scope) -> None:
         self.left = BRIEF
-        self.user = user
+        self.scope = scope
 
 
 class ReviewValues:
     """The variables of one write in one version, each made when it is first used."""
 
-    __slots__ = ("_decide", "_found", "_kind", "_named", "_review", "_shown", "_size", "budget")
+    __slots__ = ("_forms", "_found", "_kind", "_named", "_review", "_size", "budget")
 
     def __init__(
         self,
         review: Review,
         kind: Kind,
+        forms: Forms,
         *,
-        shown: Callable[[Kind, Mapping[str, Any]], Mapping[str, Any]],
-        decide: Decide,
         named: bool = True,
     ) -> None:
         self._review = review
         self._named = named
         self._kind = kind
-        # What stands for a part of an object, such as a Scale, is of its own kind already.
-        self._shown = shown if review.form is None else _as_it_is
-        self._decide = decide
+        self._forms = forms
         self._found: dict[str, Any] = {}
         self._size: tuple[int, int] | None = None
-        self.budget = budget_of(review)
+        self.budget: BriefBudget = review.memory.setdefault("budget", BriefBudget(review.scope))
 
     @property
     def size(self) -> tuple[int, int]:
@@ -185,7 +183,7 @@ class ReviewValues:
         """Return an object without managed fields, which are large and rarely asked for."""
         if obj is None:
             return Converted(None)
-        shown = self._shown(self._kind, obj)
+        shown = shown_for(self._review, self._kind, obj, self._forms)
         meta = shown.get("metadata")
         if meta and "managedFields" in meta:
             meta = {part: item for part, item in meta.items() if part != "managedFields"}
@@ -193,7 +191,7 @@ class ReviewValues:
         return Converted(shown)
 
     def _whole(self, obj: Mapping[str, Any] | None) -> Any:
-        return None if obj is None else from_json(self._shown(self._kind, obj))
+        return from_json(shown_for(self._review, self._kind, obj, self._forms))
 
     def _object(self) -> Any:
         return self._whole(self._review.value)
@@ -212,7 +210,7 @@ class ReviewValues:
         return from_json({part: found[part] for part in NAMESPACE_PARTS if part in found})
 
     def _authorizer(self) -> AuthorizerValue:
-        return AuthorizerValue(decide=self._decide)
+        return AuthorizerValue(decide=self._forms.decide(self._review))
 
     def _request_resource(self) -> access.CheckValue:
         review = self._review
@@ -223,7 +221,9 @@ class ReviewValues:
             namespace=review.namespace,
             name=review.given_name,
         )
-        return access.CheckValue(decide=self._decide, kind="resource", asked=asked)
+        return access.CheckValue(
+            decide=self._forms.decide(self._review), kind="resource", asked=asked
+        )
 
     makers: ClassVar[Mapping[str, Callable[["ReviewValues"], Any]]] = {
         "object": _object,
@@ -239,20 +239,8 @@ MAKERS: Final = ReviewValues.makers
 LIGHT: Final = {"object": "light object", "oldObject": "light oldObject"}
 
 
-def budget_of(review: Review) -> BriefBudget:
-    """Return the budget of all expressions about one write."""
-    found: BriefBudget | None = review.memory.get("budget")
-    if found is None:
-        found = review.memory["budget"] = BriefBudget(review.user.name)
-    return found
-
-
 NO_VALUE: Final = object()
 NAMESPACE_PARTS: Final = ("metadata", "spec", "status")
-
-
-def _as_it_is(_kind: Kind, value: Mapping[str, Any]) -> Mapping[str, Any]:
-    return value
 
 
 def measured(*values: Any) -> tuple[int, int]:
@@ -355,7 +343,7 @@ class Expression:
             budget.left -= cost
             if budget.left >= 0:
                 return found, cost
-        with long_work(budget.user):
+        with budget.scope.long_work():
             if is_bounded and (found := self._generated(variables)) is not NO_VALUE:
                 return found, most
             return self.program.outcome(self._needed(variables), PER_CALL)

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError, Cause
 from dralab.apiserver.access.admission.chain import Review
+from dralab.apiserver.access.scope import Scope
 from dralab.cel.functions.authorizer import Decide
 from dralab.values.json_types import JsonDict
 
@@ -18,11 +19,11 @@ class Forms(Protocol):
         """The kinds that are served."""
         ...
 
-    def shown(self, kind: Kind, value: Mapping[str, Any]) -> JsonDict:
-        """Return an object in the version of a kind, with its type."""
+    def shown(self, kind: Kind, value: Mapping[str, Any], scope: Scope) -> JsonDict:
+        """Return an object in the version of a kind, with its type. MustWait."""
         ...
 
-    def taken(self, kind: Kind, value: JsonDict) -> JsonDict:
+    def taken(self, kind: Kind, value: JsonDict, scope: Scope) -> JsonDict:
         """Return an object of some version in its stored form. ApiError."""
         ...
 
@@ -43,6 +44,16 @@ class MergeError(ValueError):
     """An apply configuration cannot be merged with an object; `str` says why."""
 
 
+def shown_for(review: Review, kind: Kind, value: Mapping[str, Any] | None, forms: Forms) -> Any:
+    """Return an object of a review in the version of a kind.
+
+    What stands for a part of an object, such as a Scale, is of its own kind already.
+    """
+    if value is None or review.form is not None:
+        return value
+    return forms.shown(kind, value, review.scope)
+
+
 def replace_object(review: Review, kind: Kind, value: JsonDict, forms: Forms) -> bool:
     """Put a changed object, in the version of `kind`, in the place of the one under review.
 
@@ -50,7 +61,7 @@ def replace_object(review: Review, kind: Kind, value: JsonDict, forms: Forms) ->
     """
     if review.value is None:
         raise AssertionError(review)
-    found = value if review.form else forms.taken(kind, value)
+    found = value if review.form else forms.taken(kind, value, review.scope)
     if found == review.value:
         return False
     review.value.clear()

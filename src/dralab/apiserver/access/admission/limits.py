@@ -62,7 +62,7 @@ def _ranges(review: Review) -> list[Sequence[JsonObject]]:
     """Return the limits of each LimitRange of the namespace."""
     return [
         spec_of(stored.value).get("limits") or ()
-        for stored in review.objects.all_of(HUB, review.namespace)
+        for stored in review.scope.all_of(HUB, review.namespace)
     ]
 
 

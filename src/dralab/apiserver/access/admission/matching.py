@@ -192,7 +192,7 @@ class Criteria:
 
 def namespace_of(review: Review, name: str) -> Mapping[str, Any]:
     """Return an existing namespace. ApiError NotFound."""
-    found = review.objects.find(Key("namespaces", "", name))
+    found = review.scope.find(Key("namespaces", "", name))
     if found is None:
         raise ApiError.not_found("namespaces", name)
     return found.value

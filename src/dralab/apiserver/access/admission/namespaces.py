@@ -26,7 +26,7 @@ class NamespaceLifecycle:
             return
         if review.operation != "CREATE" or not review.namespace or review.subresource:
             return
-        found = review.objects.find(Key("namespaces", "", review.namespace))
+        found = review.scope.find(Key("namespaces", "", review.namespace))
         if found is None:
             raise ApiError.not_found("namespaces", review.namespace)
         if is_deleting(found.value):

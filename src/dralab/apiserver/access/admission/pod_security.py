@@ -12,7 +12,8 @@ from typing import Any, Final
 from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.api.status import ApiError
-from dralab.apiserver.access.admission.chain import WRITES, Concerns, Review, unnoted
+from dralab.apiserver.access.admission.chain import WRITES, Concerns, Review
+from dralab.apiserver.access.scope import unnoted
 from dralab.apiserver.storage import Key, Stored
 from dralab.objects.metadata import labels_of, spec_of
 from dralab.objects.pod_security import (
@@ -111,22 +112,22 @@ class PodSecurity:
     def _admit_pod(self, review: Review, path: Sequence[str]) -> None:
         policy = self._policy_of(review)
         if policy.enforce.level == policy.warn.level == policy.audit.level == PRIVILEGED:
-            if not path and review.options.annotate is not unnoted:
-                review.options.annotate(f"{PREFIX}enforce-policy", str(policy.enforce))
+            if not path and review.scope.annotate is not unnoted:
+                review.scope.annotate(f"{PREFIX}enforce-policy", str(policy.enforce))
             return
         pod = _at(review.value, path)
         if pod is None:
             return
         if exempt := self._exemption(review, pod):
-            review.options.annotate(f"{PREFIX}exempt", exempt)
+            review.scope.annotate(f"{PREFIX}exempt", exempt)
             return
         if review.old is not None and not _is_other(pod, _at(review.old, path)):
             return
         if found := policy.audit.violations(pod):
             text = f'would violate PodSecurity "{policy.audit}": {_told(found)}'
-            review.options.annotate(f"{PREFIX}audit-violations", text)
+            review.scope.annotate(f"{PREFIX}audit-violations", text)
         if not path:
-            review.options.annotate(f"{PREFIX}enforce-policy", str(policy.enforce))
+            review.scope.annotate(f"{PREFIX}enforce-policy", str(policy.enforce))
         if not path and (found := policy.enforce.violations(pod)):
             kind = review.kind
             raise ApiError.forbidden(
@@ -135,12 +136,12 @@ class PodSecurity:
                 f'violates PodSecurity "{policy.enforce}": {_told(found)}',
             )
         if found := policy.warn.violations(pod):
-            review.options.warnings.append(
+            review.scope.warnings.append(
                 f'would violate PodSecurity "{policy.warn}": {_told(found)}'
             )
 
     def _policy_of(self, review: Review) -> NamespaceSecurity:
-        namespace = review.objects.find(Key("namespaces", "", review.namespace))
+        namespace = review.scope.find(Key("namespaces", "", review.namespace))
         if namespace is None:
             return policy_of({}, self.settings.defaults)[0]
         known = self._policies.get(review.namespace)
@@ -177,7 +178,7 @@ class PodSecurity:
         if name in self.settings.namespaces:
             return
         beyond: dict[str, list[str]] = {}
-        for stored in review.objects.all_of("pods", name)[:MOST]:
+        for stored in review.scope.all_of("pods", name)[:MOST]:
             runtime = spec_of(stored.value).get("runtimeClassName", "")
             if runtime in self.settings.runtime_classes:
                 continue
@@ -185,14 +186,14 @@ class PodSecurity:
                 reasons = ", ".join(each.reason for each in found)
                 beyond.setdefault(reasons, []).append(stored.key.name)
         if beyond:
-            review.options.warnings.append(
+            review.scope.warnings.append(
                 f'existing pods in namespace "{name}" violate the new PodSecurity enforce level '
                 f'"{policy.enforce}"'
             )
         for reasons, pods in sorted(beyond.items(), key=lambda each: min(each[1])):
             others = len(pods) - 1
             more = f" (and {others} other pod{'s' if others > 1 else ''})" if others else ""
-            review.options.warnings.append(f"{min(pods)}{more}: {reasons}")
+            review.scope.warnings.append(f"{min(pods)}{more}: {reasons}")
 
 
 def policy_of(

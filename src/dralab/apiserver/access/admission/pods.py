@@ -103,7 +103,7 @@ class PodPriority:
         number, policy = 0, "PreemptLowerPriority"
         if name:
             spec["priorityClassName"] = name
-            found = review.objects.find(Key(PRIORITY_HUB, "", name))
+            found = review.scope.find(Key(PRIORITY_HUB, "", name))
             if found is None:
                 raise _forbidden(review, f"no PriorityClass with name {name} was found")
             number = found.value.get("value", 0)
@@ -112,7 +112,7 @@ class PodPriority:
 
     def _default_class(self, review: Review) -> str:
         """Return the name of the default class, or an empty text."""
-        classes = review.objects.all_of(PRIORITY_HUB, "")
+        classes = review.scope.all_of(PRIORITY_HUB, "")
         known, name = self._default
         if classes != known:  # they rarely are: objects of the store are compared by identity
             found = [
@@ -193,7 +193,7 @@ class TopologyLabels:
         created = review.operation == "CREATE" and not review.subresource
         if pod is None or review.kind.hub != "pods" or not (created or review.subresource == BIND):
             return
-        node = review.objects.find(Key("nodes", "", spec_of(pod).get("nodeName") or ""))
+        node = review.scope.find(Key("nodes", "", spec_of(pod).get("nodeName") or ""))
         labels = labels_of(node.value) if node is not None else {}
         if topology := {name: labels[name] for name in TOPOLOGY if name in labels}:
             pod["metadata"]["labels"] = {**labels_of(pod), **topology}

@@ -64,7 +64,7 @@ class QuotaLimits:
         kind = review.kind
         asked = quota.usage(kind.plural, kind.group, review.value)
         grown = []
-        for stored in review.objects.all_of(HUB, review.namespace):
+        for stored in review.scope.all_of(HUB, review.namespace):
             spec = spec_of(stored.value)
             if quota.selects(spec, kind.plural, kind.group, review.value):
                 used = self._check(review, stored.value, accounts.get(stored.key.name), asked)
@@ -72,7 +72,7 @@ class QuotaLimits:
                     grown.append((stored, used))
         if review.options.dry_run or not grown:
             return
-        if review.objects.find(Key(kind.hub, review.namespace, review.name)) is None:
+        if review.scope.find(Key(kind.hub, review.namespace, review.name)) is None:
             for stored, used in grown:
                 _note(review, stored, used)
 
@@ -151,7 +151,7 @@ def _note(review: Review, stored: Stored, used: Mapping[str, Number]) -> None:
     if after != before:
         used_now = {name: after[name] for name in sorted(after)}
         changed = {"hard": hard, **status, "used": used_now}
-        review.objects.put(stored, {**stored.value, "status": changed})
+        review.along = (*review.along, (stored, {**stored.value, "status": changed}))
 
 
 class _Account:
@@ -174,7 +174,7 @@ class _Account:
         for hub in self.unknown(review.kind.hub):
             with self._lock:
                 told = self._told.setdefault(hub, set())
-            found = review.objects.all_of(hub, review.namespace)
+            found = review.scope.all_of(hub, review.namespace)
             shares = [(each.key, self._share(hub, each.value)) for each in found]
             with self._lock:
                 if hub not in self._known:
@@ -184,7 +184,7 @@ class _Account:
                     self._known.add(hub)
                     self._told.pop(hub)
         for hub in self._concerned(review.kind.hub):
-            review.objects.count_of(hub, review.namespace)  # what is used depends on all of them
+            review.scope.store.count(hub, review.namespace)  # what is used depends on all of them
         return self.sums
 
     def unknown(self, hub: str) -> list[str]:

@@ -61,7 +61,7 @@ class PodServiceAccount:
             self._mount(spec)
 
     def _account(self, review: Review, name: str) -> JsonDict:
-        found = review.objects.find(Key("serviceaccounts", review.namespace, name))
+        found = review.scope.find(Key("serviceaccounts", review.namespace, name))
         if found is not None:
             return found.value
         if name == DEFAULT and self.make_default is not None:

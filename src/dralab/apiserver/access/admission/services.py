@@ -60,7 +60,7 @@ class ServiceAddresses:
         if kind == "ExternalName":
             return
         # What is free depends on every service there is.
-        review.objects.all_of("services", "")
+        review.scope.all_of("services", "")
         before = ((review.old or {}).get("spec") or {}) if review.old else {}
         if before.get("type") not in {None, "ExternalName"}:
             keep_addresses(spec, before)

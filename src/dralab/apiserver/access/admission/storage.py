@@ -56,7 +56,7 @@ class DefaultStorageClass:
             return
         if BY_ANNOTATION in annotations_of(review.value):
             return
-        if name := newest_default(review.objects.all_of(CLASSES, ""), DEFAULT_CLASS):
+        if name := newest_default(review.scope.all_of(CLASSES, ""), DEFAULT_CLASS):
             spec["storageClassName"] = name
 
 
@@ -95,7 +95,7 @@ class ClaimResize:
         name = spec_of(review.value).get("storageClassName") or annotations_of(review.value).get(
             BY_ANNOTATION
         )
-        found = review.objects.find(Key(CLASSES, "", name)) if name else None
+        found = review.scope.find(Key(CLASSES, "", name)) if name else None
         if found is None or not found.value.get("allowVolumeExpansion"):
             raise _forbidden(
                 review,

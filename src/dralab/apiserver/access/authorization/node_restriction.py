@@ -297,7 +297,7 @@ def _slice(review: Review, node: str) -> None:
 def _found(review: Review, resource: str, name: str) -> dict[str, Any]:
     """Return an object beside the one that is written. ApiError NotFound."""
     namespace = review.namespace if resource == "pods" else ""
-    found = review.objects.find(Key(resource, namespace, name))
+    found = review.scope.find(Key(resource, namespace, name))
     if found is None:
         raise ApiError.not_found(resource, name)
     return found.value

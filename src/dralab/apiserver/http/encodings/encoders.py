@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from dralab.api.kinds import Kind
 from dralab.apiserver.http.encodings.encoding import ObjectEncoder, PartialEncoder
 from dralab.apiserver.http.negotiation import AnswerForm
-from dralab.apiserver.verbs.state.context import Context
+from dralab.apiserver.verbs.state.context import Context, Scope
 from dralab.apiserver.verbs.state.options import Query
 
 if TYPE_CHECKING:
@@ -37,8 +37,14 @@ class Encoders:
         self._kept: KeptMessages | None = None
         context.on_kinds_changed += [self._plain.clear, self._protobuf.clear]
 
-    def plain(self, kind: Kind) -> ObjectEncoder:
-        """Return the encoder of a kind's JSON."""
+    def plain(self, kind: Kind, scope: Scope | None = None) -> ObjectEncoder:
+        """Return the encoder of a kind's JSON, for one request where others convert its objects."""
+        if (
+            scope is not None
+            and kind.custom is not None
+            and kind.hub in self.context.rules.webhooks
+        ):
+            return ObjectEncoder(kind, self.context.rules, scope)
         found = self._plain.get(id(kind))
         if found is None or found.kind is not kind:
             found = self._plain[id(kind)] = ObjectEncoder(kind, self.context.rules)
@@ -70,7 +76,9 @@ class Encoders:
             found = self._protobuf[place] = ProtobufEncoder(kind, self.context.rules, kept)
         return found
 
-    def tables(self, kind: Kind, form: AnswerForm, query: Query) -> "TableEncoder":
+    def tables(
+        self, kind: Kind, form: AnswerForm, query: Query, scope: Scope | None
+    ) -> "TableEncoder":
         """Return the encoder of a kind's rows, as of now."""
         from dralab.apiserver.http.encodings.tabular import TableEncoder, included
 
@@ -80,6 +88,7 @@ class Encoders:
             self.context.clock,
             version=form.version,
             include=included(query),
+            scope=scope,
         )
 
     def whole(
@@ -88,19 +97,19 @@ class Encoders:
         form: AnswerForm,
         query: Query,
         *,
+        scope: Scope | None = None,
         read: bool = True,
-        watching: bool = False,
     ) -> "AnyEncoder":
-        """Return what writes objects, lists and events in a form.
+        """Return what writes objects, lists and events in a form; without a request for a watch.
 
         What is no event is written in JSON where the form is CBOR or YAML, and converted after it.
         """
         if form.encoding == "protobuf":
             return self.protobuf(kind, form, read=read)
         if form.as_ == "Table":
-            return self.tables(kind, form, query)
-        found = PartialEncoder(form.version) if form.as_ else self.plain(kind)
-        if form.encoding == "cbor" and watching:
+            return self.tables(kind, form, query, scope)
+        found = PartialEncoder(form.version) if form.as_ else self.plain(kind, scope)
+        if form.encoding == "cbor" and scope is None:
             from dralab.apiserver.http.encodings.cbor_messages import CborEncoder
 
             return CborEncoder(found)

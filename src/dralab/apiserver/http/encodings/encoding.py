@@ -14,7 +14,7 @@ import orjson
 from dralab.api.decoding import decoder_of
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.scope import MustWait
+from dralab.apiserver.access.scope import MustWait, Scope
 from dralab.apiserver.storage import Stored
 from dralab.apiserver.storage.watching.interfaces import EventType
 from dralab.apiserver.verbs.kinds.rules import Rules
@@ -31,9 +31,10 @@ class ObjectEncoder:
 
     shared = True
 
-    def __init__(self, kind: Kind, rules: Rules) -> None:
+    def __init__(self, kind: Kind, rules: Rules, scope: Scope | None = None) -> None:
         self.kind = kind
         self.rules = rules
+        self._scope = scope
         version, name = rules.hub_type(kind)
         self._prefix = len(orjson.dumps({"kind": name, "apiVersion": version})) - 1
 
@@ -52,7 +53,7 @@ class ObjectEncoder:
         """Return one object."""
         if self.plain:
             return stored.encoded
-        return orjson.dumps(self.rules.from_hub(self.kind, stored.value))
+        return orjson.dumps(self.rules.from_hub(self.kind, stored.value, self._scope))
 
     def item(self, stored: Stored, *, plain: bool) -> bytes:
         """Return one object as an item of a list: built-in ones leave out kind and apiVersion."""
@@ -61,7 +62,7 @@ class ObjectEncoder:
         if plain:
             encoded = stored.encoded
             return b"{" + encoded[self._prefix + 1 :]
-        value = dict(self.rules.from_hub(self.kind, stored.value))
+        value = dict(self.rules.from_hub(self.kind, stored.value, self._scope))
         value.pop("kind", None)
         value.pop("apiVersion", None)
         return orjson.dumps(value)

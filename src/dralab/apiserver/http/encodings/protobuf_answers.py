@@ -12,9 +12,9 @@ import orjson
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
+from dralab.apiserver.access.scope import MustWait
 from dralab.apiserver.http.encodings.encoding import INITIAL_END, list_metadata
 from dralab.apiserver.protobuf import encoding
-from dralab.apiserver.scope import MustWait
 from dralab.apiserver.storage import Key, Stored
 from dralab.apiserver.storage.watching.interfaces import EventType
 from dralab.apiserver.verbs.kinds.rules import Rules

@@ -8,6 +8,7 @@ import orjson
 from dralab.api.kinds import Kind
 from dralab.api.resource.features import changes_of
 from dralab.api.status import ApiError
+from dralab.apiserver.access.scope import Scope
 from dralab.apiserver.http.encodings.encoding import INITIAL_END, list_metadata
 from dralab.apiserver.http.tables import Printer, TableRow, custom_printer, printer_for, table
 from dralab.apiserver.storage import Stored
@@ -32,7 +33,14 @@ class TableEncoder:
     shared = False
 
     def __init__(
-        self, kind: Kind, rules: Rules, clock: Clock, *, version: str, include: str
+        self,
+        kind: Kind,
+        rules: Rules,
+        clock: Clock,
+        *,
+        version: str,
+        include: str,
+        scope: Scope | None = None,
     ) -> None:
         self.kind = kind
         self.rules = rules
@@ -40,6 +48,7 @@ class TableEncoder:
         self.version = version
         self.include = include or "Metadata"
         self.printer = printer_of(kind)
+        self._scope = scope
         self._named = False
 
     def page(self, page: ListPage) -> bytes:
@@ -107,7 +116,7 @@ class TableEncoder:
     def _made(self, stored: Stored) -> TableRow:
         value = stored.value
         if not self.rules.is_hub(self.kind):
-            value = self.rules.from_hub(self.kind, value)
+            value = self.rules.from_hub(self.kind, value, self._scope)
         return self.printer.row(value, include=self.include, version=self.version)
 
 

@@ -17,7 +17,6 @@ from dralab.api.status import ApiError
 from dralab.apiserver.storage import StorageUnavailable
 from dralab.apiserver.verbs.server import Resources
 from dralab.apiserver.verbs.state.context import key_of
-from dralab.apiserver.verbs.state.options import WriteOptions
 from dralab.objects.metadata import is_deleting, labels_of, spec_of, status_of
 from dralab.values.api_versions import preference
 from dralab.values.json_types import JsonDict
@@ -131,7 +130,7 @@ class LocalApiServices:
                     "metadata": {"name": name, "labels": {LABEL: ALWAYS if custom else AT_START}},
                     "spec": _spec(group, version, custom=custom),
                 }
-                self.resources.create(kind, value, options=_options())
+                self.resources.create(kind, value, scope=context.own_write(MANAGER))
 
     def _write_status(self, kind: Kind, name: str) -> None:
         condition = {
@@ -143,17 +142,14 @@ class LocalApiServices:
         }
         status = {"status": {"conditions": [condition]}}
         with suppress(ApiError):
-            self.resources.patch(kind, name, status, options=_options(), subresource="status")
+            scope = self.resources.context.own_write(MANAGER)
+            self.resources.patch(kind, name, status, scope=scope, subresource="status")
 
     def _delete(self, kind: Kind, name: str) -> None:
-        found = self.resources.context.find(key_of(kind, "", name))
+        found = self.resources.context.own.find(key_of(kind, "", name))
         if found is not None and labels_of(found.value).get(LABEL):
             with suppress(ApiError):
                 self.resources.delete(kind, name)
-
-
-def _options() -> WriteOptions:
-    return WriteOptions(agent=MANAGER, manager=MANAGER, internal=True)
 
 
 def _name(group: str, version: str) -> str:

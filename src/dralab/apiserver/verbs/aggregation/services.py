@@ -26,7 +26,6 @@ from dralab.apiserver.outgoing.targets import (
 )
 from dralab.apiserver.verbs import writing
 from dralab.apiserver.verbs.state.context import Context
-from dralab.apiserver.verbs.state.options import WriteOptions
 from dralab.kernel.clock import SECOND, WallClock
 from dralab.values.json_types import JsonDict
 
@@ -221,11 +220,9 @@ class RemoteVersions:
             return value
 
         kind = self.context.kinds.find("apiregistration.k8s.io", "v1", "apiservices")
-        how = WriteOptions(agent=SERVER, manager=SERVER, internal=True)
+        scope = self.context.own_write(SERVER)
         try:
-            writing.change(
-                self.context, kind, remote.name, "", edit, options=how, subresource="status"
-            )
+            writing.change(scope, kind, remote.name, "", edit, subresource="status")
         except ApiError:
             return  # it has gone meanwhile
 

@@ -18,9 +18,9 @@ import orjson
 from dralab.api.kinds import Kind
 from dralab.api.metadata import annotation_problems, label_problems
 from dralab.api.status import ApiError
+from dralab.apiserver.access.scope import MustWait, Scope
 from dralab.apiserver.outgoing.answers import read_answer, status_words
 from dralab.apiserver.outgoing.targets import AWAITED, Overdue, Unreachable
-from dralab.apiserver.scope import time_left
 from dralab.apiserver.verbs.kinds.outgoing_calls import OutgoingCalls
 from dralab.kernel.randomness import Randomness
 from dralab.values.json_patches import go_json_kind
@@ -29,6 +29,7 @@ from dralab.values.json_types import JsonDict
 GROUP: Final = "apiextensions.k8s.io"
 KNOWN: Final = ("v1", "v1beta1")
 TIMEOUT: Final = 30.0
+FAILURES: Final = 1000  # that are kept
 KEPT: Final = 100_000  # objects,
 KEPT_BYTES: Final = 256 * 1024 * 1024  # and of the JSON of what webhooks made of them
 FREE: Final = ("labels", "annotations")  # of the metadata; the rest stays as it was
@@ -95,39 +96,49 @@ class ConversionWebhook:
         self._randomness = randomness
         self._kept = KeptConversions()
         self._wanted: set[str] = set()
+        # Why objects that were stored could not be converted: their watches say it.
+        self._failures: dict[_Place, tuple[JsonDict, ApiError]] = {}
 
-    def to_hub(self, kind: Kind, value: JsonDict) -> JsonDict:
+    @property
+    def is_asked(self) -> bool:
+        """Whether versions are asked for that a write has to be converted to."""
+        return bool(self._wanted - {self.hub})
+
+    def to_hub(self, kind: Kind, value: JsonDict, scope: Scope | None) -> JsonDict:
         """Return an object in the version in which it is stored. ApiError, MustWait."""
         self._wanted.add(kind.api_version)
-        return self._converted([value], self.hub)[0]
+        return self._converted([value], self.hub, scope)[0]
 
-    def from_hub(self, kind: Kind, value: JsonDict) -> JsonDict:
+    def from_hub(self, kind: Kind, value: JsonDict, scope: Scope | None) -> JsonDict:
         """Return a stored object in another version. ApiError, MustWait."""
-        return self._in_version([value], kind.api_version)[0]
+        return self._in_version([value], kind.api_version, scope)[0]
 
-    def prepare(self, kind: Kind, values: Sequence[JsonDict]) -> None:
+    def prepare(self, kind: Kind, values: Sequence[JsonDict], scope: Scope) -> None:
         """Convert several objects in one call. ApiError, MustWait."""
-        if kind.api_version != self.hub:
-            self._in_version(values, kind.api_version)
+        self._in_version(values, kind.api_version, scope)
 
-    def foresee(self, value: JsonDict) -> None:
+    def foresee(self, value: JsonDict, scope: Scope) -> None:
         """Convert an object that is about to be stored to the requested versions.
 
         If that fails, the requests for it say why. MustWait.
         """
         for api_version in tuple(self._wanted):
             try:
-                self._in_version([value], api_version)
-            except ApiError:
-                continue
+                self._in_version([value], api_version, scope)
+            except ApiError as error:
+                if len(self._failures) >= FAILURES:
+                    self._failures.clear()
+                self._failures[_place(value, api_version)] = value, error
 
-    def _in_version(self, values: Sequence[JsonDict], api_version: str) -> list[JsonDict]:
+    def _in_version(
+        self, values: Sequence[JsonDict], api_version: str, scope: Scope | None
+    ) -> list[JsonDict]:
         self._wanted.add(api_version)
         known = [self._known(value, api_version) for value in values]
         missing = [value for value, found in zip(values, known, strict=True) if found is None]
         if not missing:
             return [found for found in known if found is not None]
-        made = iter(self._converted(missing, api_version))
+        made = iter(self._converted(missing, api_version, scope))
         result = []
         for value, found in zip(values, known, strict=True):
             if found is not None:
@@ -145,21 +156,28 @@ class ConversionWebhook:
                 return {**after, "metadata": _restored(value, after["metadata"])}
         return None
 
-    def _converted(self, values: Sequence[JsonDict], api_version: str) -> list[JsonDict]:
+    def _converted(
+        self, values: Sequence[JsonDict], api_version: str, scope: Scope | None
+    ) -> list[JsonDict]:
         """Call the webhook. ApiError, MustWait.
 
         If it fails for several objects, it is asked for each: a real server reads them so, and
         tells of the first that cannot be converted.
         """
         try:
-            return self._made_of(values, api_version)
+            return self._made_of(values, api_version, scope)
         except ApiError:
             if len(values) == 1:
                 raise
-        return [self._made_of([value], api_version)[0] for value in values]
+        return [self._made_of([value], api_version, scope)[0] for value in values]
 
-    def _made_of(self, values: Sequence[JsonDict], api_version: str) -> list[JsonDict]:
-        left = time_left(TIMEOUT)
+    def _made_of(
+        self, values: Sequence[JsonDict], api_version: str, scope: Scope | None
+    ) -> list[JsonDict]:
+        if scope is None:
+            before, failure = self._failures.get(_place(values[0], api_version), ({}, MustWait()))
+            raise failure if _alike(before, values[0]) else MustWait
+        left = scope.time_left(TIMEOUT)
         of = values[0].get("apiVersion")
         name = f"{of}, Kind={self.kind}"
         try:

@@ -17,6 +17,7 @@ from dralab.api.releases import MIXED
 from dralab.api.resource.features import DEFAULT_1_36, Features, off_in
 from dralab.api.scalar_decoding import DecodingError
 from dralab.api.strategy import Strategy
+from dralab.apiserver.access.scope import Scope
 from dralab.apiserver.made_once import made_once
 from dralab.apiserver.storage import Stored
 from dralab.apiserver.verbs.kinds import devices
@@ -179,43 +180,54 @@ class Rules:
             and kind.hub not in self.outdated
         )
 
-    def prepare(self, kind: Kind, found: Sequence[Stored]) -> None:
+    def may_wait(self, kind: Kind) -> bool:
+        """Return whether a write to objects of a kind may have to wait for a conversion webhook."""
+        webhook = self.webhooks.get(kind.hub) if kind.custom is not None else None
+        return webhook is not None and (not self.is_hub(kind) or webhook.is_asked)
+
+    def prepare(self, kind: Kind, found: Sequence[Stored], scope: Scope) -> None:
         """Convert all of these objects at once, if a webhook does that. ApiError, MustWait."""
         webhook = self.webhooks.get(kind.hub) if kind.custom is not None else None
-        if webhook is not None and found:
-            webhook.prepare(kind, [stored.value for stored in found])
+        if webhook is not None and found and not self.is_hub(kind):
+            webhook.prepare(kind, [stored.value for stored in found], scope)
 
-    def foresee(self, kind: Kind, value: JsonDict) -> None:
+    def foresee(self, kind: Kind, value: JsonDict, scope: Scope) -> None:
         """Convert an object that is about to be stored, if a webhook does that. MustWait."""
         webhook = self.webhooks.get(kind.hub) if kind.custom is not None else None
         if webhook is not None:
-            webhook.foresee(value)
+            webhook.foresee(value, scope)
 
-    def to_hub(self, kind: Kind, value: JsonDict) -> JsonDict:
-        """Return an object in its stored form."""
-        found = self.conversions.get(kind.hub)
-        if found is None or self.is_hub(kind):
+    def to_hub(self, kind: Kind, value: JsonDict, scope: Scope | None = None) -> JsonDict:
+        """Return an object in its stored form. ApiError, MustWait."""
+        if self.is_hub(kind):
             return value
-        return found[0](kind, value)
+        if webhook := self.webhooks.get(kind.hub):
+            return webhook.to_hub(kind, value, scope)
+        found = self.conversions.get(kind.hub)
+        return value if found is None else found[0](kind, value)
 
     def as_stored(self, kind: Kind, value: JsonDict) -> JsonDict:
         """Return an object as it will be read: by the stored version's schema, if it is custom."""
         version = self.hub_type(kind)[0]
         strategy = self.strategy_of(kind)
-        if kind.custom is None or version == kind.api_version or kind.hub in self.conversions:
+        if kind.custom is None or version == kind.api_version or kind.hub in self.webhooks:
             return value
         found = strategy.updated({**value, "apiVersion": version})
         return {**found, "apiVersion": value["apiVersion"]}
 
-    def from_hub(self, kind: Kind, value: JsonDict) -> JsonDict:
-        """Return a stored object in the version of `kind`; the stored one is not changed."""
+    def from_hub(self, kind: Kind, value: JsonDict, scope: Scope | None = None) -> JsonDict:
+        """Return a stored object in the version of `kind`; the stored one is not changed.
+
+        Without the scope of a request nobody can wait for a webhook. ApiError, MustWait.
+        """
         if self.is_hub(kind):
             return value
-        found = self.conversions.get(kind.hub)
-        if found is None:
-            shown = {**value, "apiVersion": kind.api_version, "kind": kind.kind}
-        else:
+        if webhook := self.webhooks.get(kind.hub):
+            shown = webhook.from_hub(kind, value, scope)
+        elif found := self.conversions.get(kind.hub):
             shown = found[1](kind, value)
+        else:
+            shown = {**value, "apiVersion": kind.api_version, "kind": kind.kind}
         if kind.hub in self.outdated:
             return _of_release(kind, self.strategy_of(kind).updated(shown))
         return shown

@@ -1,8 +1,7 @@
 """The context of the verbs, and small steps that several of them share."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -17,14 +16,18 @@ from dralab.apiserver.access.authentication.service_accounts import (
     ServiceAccountTokens,
 )
 from dralab.apiserver.access.authorization.attributes import Attributes, Authorizer, forbidden
+from dralab.apiserver.access.scope import Scope as AccessScope
+from dralab.apiserver.access.scope import deadline
+from dralab.apiserver.access.users import ADMIN, User
 from dralab.apiserver.guarded import guarded_by
 from dralab.apiserver.long_work import LongWork
 from dralab.apiserver.metrics.families import ServerMetrics
-from dralab.apiserver.storage import Damaged, Key, RevisionConflict, Store, Stored
+from dralab.apiserver.storage import Key, RevisionConflict, Store, Stored
 from dralab.apiserver.verbs.kinds.outgoing_calls import OutgoingCalls, OutgoingSettings
 from dralab.apiserver.verbs.kinds.rules import Observer, Rules
 from dralab.apiserver.verbs.state.following import Following
 from dralab.apiserver.verbs.state.indexes import Indexes
+from dralab.apiserver.verbs.state.options import WriteOptions
 from dralab.kernel.clock import SECOND, Clock, rfc3339
 from dralab.kernel.randomness import Randomness
 from dralab.objects.metadata import labels_of
@@ -67,9 +70,10 @@ class Context:
 
     def __post_init__(self) -> None:
         self.dynamic.metrics = self.metrics.admission
-        self.outgoing = OutgoingCalls(self.outgoing_settings, self.find, self.all_of)
+        self.own = self.scope()  # to read outside of a request
+        self.outgoing = OutgoingCalls(self.outgoing_settings, self.own.find, self.own.all_of)
         self.issuer = ServiceAccountTokens(
-            self.clock, self, lambda: self.randomness.uuid("tokens"), self.service_accounts
+            self.clock, self.own, lambda: self.randomness.uuid("tokens"), self.service_accounts
         )
         self.authentication = Authentication(
             service_accounts=self.issuer, audiences=self.issuer.audiences
@@ -81,11 +85,31 @@ class Context:
         # How many objects admission has to read before one of a kind is created in a namespace.
         self.looked_into: list[Callable[[Kind, str], int]] = []
 
-    def over(self, store: Store) -> "Context":
-        """Return the same parts on another view of the store, for the verbs of one request."""
-        found = copy(self)
-        found.store = store
-        return found
+    def scope(
+        self,
+        *,
+        user: User = ADMIN,
+        options: WriteOptions | None = None,
+        store: Store | None = None,
+        internal: bool = False,
+    ) -> "Scope":
+        """Return the scope of a new request, over a view of the store if one is given."""
+        return Scope(
+            context=self,
+            store=self.store if store is None else store,
+            user=user,
+            options=WriteOptions() if options is None else options,
+            internal=internal,
+        )
+
+    def own_write(self, manager: str) -> "Scope":
+        """Return the scope of a write of the server's own, by a part of it."""
+        return self.scope(options=WriteOptions(agent=manager, manager=manager), internal=True)
+
+    def may_compute(self, scope: "Scope", asked: int | None = None) -> "Scope":
+        """Let a request compute for long until its time is over, which its client may `ask`."""
+        scope.until, scope.work = deadline(asked), self.long_work
+        return scope
 
     def derive(self, load: Callable[[], None], observers: Mapping[str, Observer]) -> None:
         """Keep state that is derived from objects.
@@ -106,16 +130,16 @@ class Context:
         else:
             self.following.settle(kind.hub)
 
+    def put(self, before: Stored, after: Stored) -> None:
+        """Notify the observers that only remember that an object was written along with another."""
+        if self.following is None:
+            self.rules.tell(after.key.resource, before.value, after.value)
+        else:
+            self.following.settle(after.key.resource)
+
     @guarded_by("store.lock")
     def _notify(self, kind: Kind, before: JsonDict | None, after: JsonDict | None) -> None:
         self.rules.stored(kind, before, after)
-
-    def check_access(self, wanted: Attributes) -> None:
-        """Refuse what a user may not do. ApiError Forbidden."""
-        if self.authorizer is not None and not wanted.user.is_superuser:
-            decision = self.authorizer.authorize(wanted)
-            if not decision.allowed:
-                raise forbidden(wanted, decision)
 
     def now(self) -> str:
         """Return the time as objects carry it."""
@@ -138,20 +162,26 @@ class Context:
         suffix = "".join(self.names.choices(NAME_CHARACTERS, k=5))
         return prefix[:MAX_GENERATED] + suffix
 
-    def all_of(self, hub: str, namespace: str) -> Sequence[Stored]:
-        """Return the objects of a collection in a namespace."""
-        return self.store.list(hub, namespace).items
 
-    def count_of(self, hub: str, namespace: str) -> int:
-        """Return how many objects a collection has in a namespace."""
-        return self.store.count(hub, namespace)
+@dataclass(slots=True, kw_only=True)
+class Scope(AccessScope):
+    """A request to the verbs of a server, and how it writes. DeleteOptions are given beside it."""
 
-    def find(self, key: Key) -> Stored | None:
-        """Return an object as it is stored, or None; ApiError StorageReadError."""
-        try:
-            return self.store.get(key)
-        except Damaged as error:
-            raise unreadable(error) from error
+    context: Context
+    options: WriteOptions = field(default_factory=WriteOptions)
+
+    @property
+    def rules(self) -> Rules:
+        """What each kind's objects must be."""
+        return self.context.rules
+
+    def check_access(self, wanted: Attributes) -> None:
+        """Refuse what the user may not do. ApiError Forbidden."""
+        authorizer = self.context.authorizer
+        if authorizer is not None and not self.user.is_superuser:
+            decision = authorizer.authorize(wanted)
+            if not decision.allowed:
+                raise forbidden(wanted, decision)
 
     def labels_of_namespace(self, name: str) -> Mapping[str, str]:
         """Return the labels of a namespace, none if there is no such namespace."""
@@ -162,10 +192,7 @@ class Context:
         """Replace an object without admission, as admission does with a quota."""
         # The lock is held until the step ends in which this is the first write.
         found = self.store.update(stored.key, value, expect=stored.revision)
-        if self.following is None:
-            self.rules.tell(stored.key.resource, stored.value, found.value)
-        else:
-            self.following.settle(stored.key.resource)
+        self.context.put(stored, found)  # the lock is held: until the step ends
 
     def live(self, kind: Kind, namespace: str, name: str) -> Stored:
         """Return an object as it is stored; ApiError NotFound, StorageReadError."""
@@ -197,28 +224,6 @@ def conflict(kind: Kind, name: str) -> ApiError:
 def raise_conflict(kind: Kind, error: RevisionConflict) -> NoReturn:
     """Turn the store's errors into those of the API."""
     raise conflict(kind, error.key.name) from error
-
-
-def unreadable(error: Damaged) -> ApiError:
-    """Return the error for an object whose stored state is damaged.
-
-    Source of the reason: k8s.io/apimachinery `meta/v1` (StatusReasonStoreReadError).
-    """
-    key = error.key
-    group, _, plural = key.resource.rpartition("/")
-    return ApiError(
-        "StorageReadError",
-        f"{shown(key)} cannot be read: its stored data is damaged (it was last written at revision "
-        f"{error.revision}); delete it, or restore a backup",
-        details={"name": key.name, **({"group": group} if group else {}), "kind": plural},
-    )
-
-
-def shown(key: Key) -> str:
-    """Return an object as messages name it: `pods "web" in namespace "default"`."""
-    group, _, plural = key.resource.rpartition("/")
-    where = f' in namespace "{key.namespace}"' if key.namespace else ""
-    return f'{plural}.{group} "{key.name}"{where}' if group else f'{plural} "{key.name}"{where}'
 
 
 def too_large(requested: int, current: int) -> ApiError:

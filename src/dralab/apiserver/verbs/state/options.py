@@ -5,7 +5,7 @@ Sources: k8s.io/apimachinery `meta/v1` validation, `meta/internalversion/validat
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -14,8 +14,6 @@ from dralab.api.decoding import decoder_of
 from dralab.api.fields import FieldError
 from dralab.api.scalar_decoding import DecodingError, EmptyField
 from dralab.api.status import ApiError
-from dralab.apiserver.access.admission.chain import unnoted
-from dralab.apiserver.access.users import ADMIN, User
 from dralab.apiserver.verbs.state.selectors import check_syntax
 from dralab.values.json_types import JsonDict
 
@@ -64,14 +62,13 @@ NO_REPEATS: Final = Repeats()
 
 @dataclass(slots=True, kw_only=True)
 class WriteOptions:
-    """How to write. Warnings for the client are gathered in `warnings`.
+    """How to write.
 
     `manager` owns the changed fields; without it the verb falls back to `agent`, the client's
-    program. `repeats` are the keys that the body gave twice. `annotate` adds an annotation to
-    the audit log's record. `kind` is that of the options themselves. `said` is the validation that
-    the client asked for, which webhooks are told. A write that is `internal` is
-    the server's own, about which no webhook or policy is asked. `empties` are the empty lists and
-    maps that the client sent and that are not stored, `gated` the fields that need a feature gate.
+    program. `repeats` are the keys that the body gave twice. `kind` is that of the options
+    themselves. `said` is the validation that the client asked for, which webhooks are told.
+    `empties` are the empty lists and maps that the client sent and that are not stored, `gated` the
+    fields that need a feature gate.
     """
 
     dry_run: bool = False
@@ -80,16 +77,12 @@ class WriteOptions:
     validation: FieldValidation = "Warn"
     said: FieldValidation = ""
     force: bool = False
-    user: User = ADMIN
-    warnings: list[str] = field(default_factory=list)
-    annotate: Callable[[str, str], None] = unnoted
     repeats: Repeats = NO_REPEATS
     empties: list[EmptyField] = field(default_factory=list)
     gated: list[str] = field(default_factory=list)
     # Set by apply: it has said already who owns what.
     applied: bool = False
     kind: str = "CreateOptions"
-    internal: bool = False
 
     @property
     def field_manager(self) -> str:
@@ -118,11 +111,7 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """How to delete: seconds of grace (None: the object's own), what happens to dependents.
-
-    A deletion that is `internal` is the server's own. Warnings for the client are gathered in
-    `warnings`; `annotate` adds an annotation to the audit log's record.
-    """
+    """How to delete: seconds of grace (None: the object's own), what happens to dependents."""
 
     grace: int | None = None
     policy: str = ""
@@ -130,10 +119,6 @@ class DeleteOptions:
     revision: str = ""
     dry_run: bool = False
     orphan_dependents: bool | None = None
-    internal: bool = False
-    user: User = field(default=ADMIN, compare=False)
-    warnings: list[str] = field(default_factory=list, compare=False)
-    annotate: Callable[[str, str], None] = field(default=unnoted, compare=False)
 
     def told(self, _operation: str = "DELETE") -> JsonDict:
         """Return the options as a webhook sees them."""
@@ -150,6 +135,9 @@ class DeleteOptions:
         if self.dry_run:
             found["dryRun"] = ["All"]
         return found
+
+
+PLAINLY: Final = DeleteOptions()
 
 
 def list_options(query: Query, *, watch: bool, begins: bool = True) -> ListOptions:
@@ -239,7 +227,7 @@ def _list_errors(options: ListOptions) -> list[FieldError]:
 
 
 def write_options(
-    query: Query, kind: str, *, user: User = ADMIN, agent: str = "", patch: str | None = None
+    query: Query, kind: str, *, agent: str = "", patch: str | None = None
 ) -> WriteOptions:
     """Return the options of a write; `kind` is CreateOptions, UpdateOptions or PatchOptions.
 
@@ -249,7 +237,7 @@ def write_options(
     of last resort.
     """
     if not query and patch is None:
-        return WriteOptions(user=user, agent=agent.partition("/")[0] or "unknown", kind=kind)
+        return WriteOptions(agent=agent.partition("/")[0] or "unknown", kind=kind)
     manager = _one(query, "fieldManager")
     errors: list[FieldError] = []
     if patch == "apply" and not manager:
@@ -271,14 +259,11 @@ def write_options(
         validation=validation or "Warn",  # type: ignore[arg-type]  # one of the four, see above
         said=validation,  # type: ignore[arg-type]  # the same
         force=_flag(query, "force"),
-        user=user,
         kind=kind,
     )
 
 
-def delete_options(
-    query: Query, body: Mapping[str, Any] | None, user: User = ADMIN
-) -> DeleteOptions:
+def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOptions:
     """Return the options of a delete: the body's where there is one, else the query's."""
     source = _decoded(body) if body else {}
     if body is None:
@@ -311,7 +296,6 @@ def delete_options(
         revision=str(preconditions.get("resourceVersion") or ""),
         dry_run=dry_run,
         orphan_dependents=orphan_dependents,
-        user=user,
     )
 
 

@@ -9,38 +9,36 @@ from dralab.api.kinds import Kind
 from dralab.api.schemas import Schema, Schemas
 from dralab.apiserver import managed_fields
 from dralab.apiserver.managed_fields import FieldManager
-from dralab.apiserver.verbs.state.context import Context
-from dralab.apiserver.verbs.state.options import WriteOptions
+from dralab.apiserver.verbs.kinds.rules import Rules
+from dralab.apiserver.verbs.state.context import Scope
 from dralab.values.json_types import JsonDict
 
 # Ways of writing after which no manager owns more than before.
 UNTRACKED: Final = frozenset({"binding", "eviction"})
 
 
-def schema_of(context: Context, kind: Kind) -> Schema | None:
+def schema_of(rules: Rules, kind: Kind) -> Schema | None:
     """Return the schema of a kind; None if nothing is known of it."""
     if kind.custom is not None:
-        found: Schema | None = context.rules.strategy_of(kind).schema(kind.version)
+        found: Schema | None = rules.strategy_of(kind).schema(kind.version)
         return found or schemas.custom(None)
     return Schemas.standard(kind.release).schema_of(kind.api_version, kind.kind)
 
 
-def writer(
-    context: Context, kind: Kind, options: WriteOptions, *, subresource: str = "", now: str = ""
-) -> FieldManager:
+def writer(scope: Scope, kind: Kind, *, subresource: str = "", now: str = "") -> FieldManager:
     """Return the writer, and the fields that this kind of write ignores."""
     return FieldManager(
-        manager=options.field_manager,
+        manager=scope.options.field_manager,
         api_version=kind.api_version,
-        now=now or context.now(),
+        now=now or scope.context.now(),
         subresource=subresource,
-        reset=_left_alone(context, kind, subresource),
+        reset=_left_alone(scope, kind, subresource),
     )
 
 
-def _left_alone(context: Context, kind: Kind, subresource: str) -> tuple[str, ...]:
+def _left_alone(scope: Scope, kind: Kind, subresource: str) -> tuple[str, ...]:
     if subresource == "status":
-        return _beside_status(context.rules.strategy_of(kind).status_keeps)
+        return _beside_status(scope.rules.strategy_of(kind).status_keeps)
     return ("status",) if kind.has_status and not subresource else ()
 
 
@@ -51,50 +49,40 @@ def _beside_status(kept: frozenset[str]) -> tuple[str, ...]:
     return ("spec", *(f"metadata.{part}" for part in parts if part not in kept))
 
 
-def created(
-    context: Context, kind: Kind, value: JsonDict, options: WriteOptions, *, now: str
-) -> None:
+def created(scope: Scope, kind: Kind, value: JsonDict, *, now: str) -> None:
     """Record the creator of a new object; call it before admission."""
-    if options.applied:
+    if scope.options.applied:
         return
     meta = value["metadata"]
-    if not context.managed_fields:
+    if not scope.context.managed_fields:
         meta.pop("managedFields", None)
         return
-    who = writer(context, kind, options, now=now)
-    _set(meta, managed_fields.update(None, value, schema_of(context, kind), who))
+    who = writer(scope, kind, now=now)
+    _set(meta, managed_fields.update(None, value, schema_of(scope.rules, kind), who))
 
 
-def updated(
-    context: Context,
-    kind: Kind,
-    value: JsonDict,
-    old: JsonDict,
-    options: WriteOptions,
-    *,
-    subresource: str,
-) -> None:
+def updated(scope: Scope, kind: Kind, value: JsonDict, old: JsonDict, *, subresource: str) -> None:
     """Record the writer of a change; call it before admission."""
-    if options.applied:
+    if scope.options.applied:
         return
     meta, before = value["metadata"], old["metadata"]
-    if not context.managed_fields or subresource in UNTRACKED:
+    if not scope.context.managed_fields or subresource in UNTRACKED:
         _set(meta, before.get("managedFields"))
         return
     if value == old:
         return
-    who = writer(context, kind, options, subresource=subresource)
-    _set(meta, managed_fields.update(old, value, schema_of(context, kind), who))
+    who = writer(scope, kind, subresource=subresource)
+    _set(meta, managed_fields.update(old, value, schema_of(scope.rules, kind), who))
 
 
-def fits(context: Context, kind: Kind, value: JsonDict) -> bool:
+def fits(scope: Scope, kind: Kind, value: JsonDict) -> bool:
     """Return whether all of a custom object matches its schema's types, its status included.
 
     Who owns the fields of one that is not cannot be told: a real server forgets it.
     """
-    if kind.custom is None or not context.managed_fields:
+    if kind.custom is None or not scope.context.managed_fields:
         return True
-    return managed_fields.fits(value, schema_of(context, kind))
+    return managed_fields.fits(value, schema_of(scope.rules, kind))
 
 
 def settled(value: JsonDict, old: JsonDict) -> None:
@@ -113,14 +101,12 @@ def settled(value: JsonDict, old: JsonDict) -> None:
         meta["managedFields"] = theirs
 
 
-def asked(
-    context: Context, kind: Kind, value: Mapping[str, Any], options: WriteOptions
-) -> list[JsonDict]:
+def asked(scope: Scope, kind: Kind, value: Mapping[str, Any]) -> list[JsonDict]:
     """Return the field owners of an object that is returned but not stored."""
-    if not context.managed_fields:
+    if not scope.context.managed_fields:
         return []
-    who = writer(context, kind, options)
-    return managed_fields.update(None, value, schema_of(context, kind), who)
+    who = writer(scope, kind)
+    return managed_fields.update(None, value, schema_of(scope.rules, kind), who)
 
 
 def _set(meta: JsonDict, entries: list[JsonDict] | None) -> None:

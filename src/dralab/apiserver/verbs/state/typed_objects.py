@@ -10,8 +10,7 @@ from dralab.api.decoding import decoder_of
 from dralab.api.kinds import Kind
 from dralab.api.scalar_decoding import DecodingError
 from dralab.api.status import ApiError
-from dralab.apiserver.verbs.state.context import Context
-from dralab.apiserver.verbs.state.options import WriteOptions
+from dralab.apiserver.verbs.state.context import Scope
 from dralab.values.json_syntax import strict_errors
 from dralab.values.json_types import JsonDict
 
@@ -20,7 +19,7 @@ PARTS: Final = ("metadata", "spec", "status")
 METADATA: Final = ("labels", "annotations", "ownerReferences", "managedFields")
 
 
-def decoded(context: Context, kind: Kind, value: JsonDict, options: WriteOptions) -> JsonDict:
+def decoded(scope: Scope, kind: Kind, value: JsonDict) -> JsonDict:
     """Return an object as the server keeps it, before defaults.
 
     Unknown and repeated fields are dropped, and refused or warned of as the options say.
@@ -28,34 +27,32 @@ def decoded(context: Context, kind: Kind, value: JsonDict, options: WriteOptions
     """
     value["kind"], value["apiVersion"] = kind.kind, kind.api_version
     try:
-        value, unknown = typed(context, kind, value, options, converts=options.applied)
+        value, unknown = typed(scope, kind, value, converts=scope.options.applied)
     except DecodingError as error:
-        if options.applied:
+        if scope.options.applied:
             raise _unconvertible(kind, value, str(error)) from error
         raise unusable(kind, str(error)) from error
-    if unknown or options.repeats:
-        complain(unknown, kind, options)
+    if unknown or scope.options.repeats:
+        complain(scope, unknown, kind)
     return value
 
 
-def decoded_change(
-    context: Context, kind: Kind, value: JsonDict, before: JsonDict, options: WriteOptions
-) -> JsonDict:
+def decoded_change(scope: Scope, kind: Kind, value: JsonDict, before: JsonDict) -> JsonDict:
     """Return an object that replaces the stored `before`, as `decoded` does.
 
     Its parts, and those of its metadata, are not decoded again where they are byte for byte as
     stored.
     """
     metadata = value.get("metadata")
-    if not isinstance(metadata, dict) or not context.rules.decodes_alone(kind):
-        return decoded(context, kind, value, options)
+    if not isinstance(metadata, dict) or not scope.rules.decodes_alone(kind):
+        return decoded(scope, kind, value)
     known = _taken(PARTS, value, before)
     within = {} if "metadata" in known else _taken(METADATA, metadata, before["metadata"])
     order, order_within = list(value), list(metadata)
     for parts, whole in ((known, value), (within, metadata)):
         for part in parts:
             del whole[part]
-    found = decoded(context, kind, value, options)
+    found = decoded(scope, kind, value)
     if within:
         found["metadata"] = _joined(order_within, within, found["metadata"])
     return _joined(order, known, found) if known else found
@@ -88,14 +85,14 @@ def _joined(order: Sequence[str], known: JsonDict, found: JsonDict) -> JsonDict:
 
 
 def typed(
-    context: Context, kind: Kind, value: JsonDict, options: WriteOptions, *, converts: bool = False
+    scope: Scope, kind: Kind, value: JsonDict, *, converts: bool = False
 ) -> tuple[JsonDict, list[str]]:
     """Return an object in its typed form and the paths of unknown fields; DecodingError.
 
     `converts` says that Go's converter of untyped objects reads it, which takes any number.
     """
-    rules = context.rules.strategy_of(kind)
-    options.warnings += rules.mend(value)
+    rules = scope.rules.strategy_of(kind)
+    scope.warnings += rules.mend(value)
     custom = rules.decode(value, kind.version)
     if custom is not None:
         return custom
@@ -103,12 +100,12 @@ def typed(
     if decoder is None:
         return value, []
     try:
-        return decoder.decode(value, options.empties, options.gated)
+        return decoder.decode(value, scope.options.empties, scope.options.gated)
     except DecodingError as error:
         if not converts or not NUMBER.search(str(error)):
             raise
     decoder.converted(value)
-    return decoder.decode(value, options.empties, options.gated)
+    return decoder.decode(value, scope.options.empties, scope.options.gated)
 
 
 def complaints(unknown: Sequence[str], repeated: Sequence[str]) -> list[str]:
@@ -118,9 +115,9 @@ def complaints(unknown: Sequence[str], repeated: Sequence[str]) -> list[str]:
     ]
 
 
-def complain(unknown: Sequence[str], kind: Kind, options: WriteOptions) -> None:
+def complain(scope: Scope, unknown: Sequence[str], kind: Kind) -> None:
     """Refuse, warn or ignore, as the client asked. ApiError."""
-    repeats = options.repeats
+    repeats = scope.options.repeats
     if unknown and repeats.text and kind.custom is None:
         # Decoded at once into its type; a custom object is decoded first, and pruned then.
         sentences = [
@@ -128,11 +125,11 @@ def complain(unknown: Sequence[str], kind: Kind, options: WriteOptions) -> None:
         ]
     else:
         sentences = complaints(unknown, repeats.paths)
-    if options.validation == "Strict":
+    if scope.options.validation == "Strict":
         again = [already_set(repeats.lines)] if repeats.lines else []
         raise unusable(kind, f"strict decoding error: {', '.join([*again, *sentences])}")
-    if options.validation != "Ignore":
-        options.warnings += [*repeats.lines, *sentences]
+    if scope.options.validation != "Ignore":
+        scope.warnings += [*repeats.lines, *sentences]
 
 
 def already_set(lines: Sequence[str]) -> str:

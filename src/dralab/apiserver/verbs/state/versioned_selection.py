@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.scope import MustWait
+from dralab.apiserver.access.scope import MustWait
 from dralab.apiserver.storage import Stored
 from dralab.apiserver.verbs.kinds.rules import Rules
-from dralab.apiserver.verbs.state.context import Context
+from dralab.apiserver.verbs.state.context import Scope
 from dralab.apiserver.verbs.state.selectors import Selection, selection
 from dralab.values.json_types import JsonObject
 
@@ -37,27 +37,27 @@ class VersionedFilter:
             return True
         return self.fits(value)
 
-    def among(self, items: Sequence[Stored]) -> list[Stored]:
+    def among(self, items: Sequence[Stored], scope: Scope) -> list[Stored]:
         """Return the selected objects, converted in one call. ApiError, MustWait."""
-        self.rules.prepare(self.kind, items)
+        self.rules.prepare(self.kind, items, scope)
         return [stored for stored in items if self(stored)]
 
 
-def selection_of(context: Context, kind: Kind, labels: str, fields: str) -> Selection:
+def selection_of(scope: Scope, kind: Kind, labels: str, fields: str) -> Selection:
     """Return the selection of both selectors of a request. ApiError BadRequest."""
     found = selection(kind, labels, fields)
-    if not found.by_version or found.fits is None or context.rules.is_hub(kind):
+    if not found.by_version or found.fits is None or scope.rules.is_hub(kind):
         return found
-    accepts = VersionedFilter(context.rules, kind, found.fits)
+    accepts = VersionedFilter(scope.rules, kind, found.fits)
     return replace(found, accepts=accepts, exact=None)
 
 
-def among(chosen: Selection, items: Sequence[Stored]) -> Sequence[Stored]:
+def among(chosen: Selection, items: Sequence[Stored], scope: Scope) -> Sequence[Stored]:
     """Return the selected objects. ApiError, MustWait."""
     match chosen.accepts:
         case None:
             return items
         case VersionedFilter() as versioned:
-            return versioned.among(items)
+            return versioned.among(items, scope)
         case accepts:
             return [stored for stored in items if accepts(stored)]

@@ -13,7 +13,7 @@ from dralab.api.status import ApiError
 from dralab.apiserver.access.authorization.always import AlwaysAllow
 from dralab.apiserver.access.authorization.attributes import Attributes, Decision
 from dralab.apiserver.access.users import User
-from dralab.apiserver.verbs.state.context import Context
+from dralab.apiserver.verbs.state.context import Scope
 from dralab.apiserver.verbs.state.selectors import exact_fields
 from dralab.values.json_types import JsonDict
 
@@ -24,7 +24,7 @@ ONE_OF: Final = f"exactly one of {PATH} or {RESOURCE} must be specified"
 
 
 def subject_access(
-    context: Context, kind: Kind, value: JsonDict, namespace: str, user: User
+    scope: Scope, kind: Kind, value: JsonDict, namespace: str, user: User
 ) -> JsonDict:
     """Answer whether the user of a spec may do something. ApiError Invalid, BadRequest."""
     del user
@@ -43,28 +43,24 @@ def subject_access(
         uid=spec.get("uid") or "",
         extra={key: tuple(values) for key, values in (spec.get("extra") or {}).items()},
     )
-    return {"spec": spec, "status": _status(context, spec, asked)}
+    return {"spec": spec, "status": _status(scope, spec, asked)}
 
 
-def self_access(
-    context: Context, kind: Kind, value: JsonDict, namespace: str, user: User
-) -> JsonDict:
+def self_access(scope: Scope, kind: Kind, value: JsonDict, namespace: str, user: User) -> JsonDict:
     """Answer whether the requester may do something. ApiError Invalid."""
     del namespace
     spec = value.get("spec") or {}
     _check(kind, value, spec, of_subject=False)
-    return {"spec": spec, "status": _status(context, spec, user)}
+    return {"spec": spec, "status": _status(scope, spec, user)}
 
 
-def self_rules(
-    context: Context, kind: Kind, value: JsonDict, namespace: str, user: User
-) -> JsonDict:
+def self_rules(scope: Scope, kind: Kind, value: JsonDict, namespace: str, user: User) -> JsonDict:
     """Answer what the requester may do in a namespace. ApiError BadRequest."""
     del kind, namespace
     where = (value.get("spec") or {}).get("namespace")
     if not where:
         raise ApiError.bad_request("no namespace on request")
-    found = (context.authorizer or AlwaysAllow()).rules_for(user, where)
+    found = (scope.context.authorizer or AlwaysAllow()).rules_for(user, where)
     status: JsonDict = {
         "resourceRules": list(found.resource_rules),
         "nonResourceRules": list(found.non_resource_rules),
@@ -75,9 +71,9 @@ def self_rules(
     return {"spec": {}, "status": status}
 
 
-def _status(context: Context, spec: Mapping[str, Any], user: User) -> JsonDict:
+def _status(scope: Scope, spec: Mapping[str, Any], user: User) -> JsonDict:
     wanted = _attributes(spec, user)
-    authorizer = context.authorizer or AlwaysAllow()
+    authorizer = scope.context.authorizer or AlwaysAllow()
     decision: Decision = authorizer.authorize(wanted)
     status: JsonDict = {"allowed": decision.allowed}
     if decision.verdict == "deny":

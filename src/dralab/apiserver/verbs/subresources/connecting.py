@@ -8,7 +8,7 @@ from typing import Final
 
 from dralab.api.kinds import Kind
 from dralab.apiserver.verbs import admission
-from dralab.apiserver.verbs.state.context import Context
+from dralab.apiserver.verbs.state.context import Scope
 from dralab.apiserver.verbs.state.options import Query, WriteOptions
 from dralab.apiserver.verbs.write_steps import review_of
 from dralab.values.json_types import JsonDict
@@ -19,7 +19,7 @@ NO: Final = frozenset({"false", "0"})
 
 
 def admit(
-    context: Context,
+    scope: Scope,
     kind: Kind,
     name: str,
     subresource: str,
@@ -27,14 +27,16 @@ def admit(
     namespace: str,
     query: Query,
     path: str = "",
-    options: WriteOptions,
 ) -> None:
     """Call admission for a connection; `path` is that of a proxy. ApiError, MustWait."""
-    if subresource not in CONNECTIONS or not (context.connecting or context.dynamic.active):
+    if subresource not in CONNECTIONS or not (
+        scope.context.connecting or scope.context.dynamic.active
+    ):
         return
+    scope.options = WriteOptions(kind="")  # it has none
     name_of_kind = kind.subresources[subresource].kind
     review = review_of(
-        context,
+        scope,
         kind,
         "CONNECT",
         namespace=namespace,
@@ -43,9 +45,8 @@ def admit(
         value=options_of(name_of_kind, query, path),
         old=None,
         form=("", "v1", name_of_kind),
-        options=options,
     )
-    admission.connect(context, review)
+    admission.connect(scope, review)
 
 
 def options_of(kind: str, query: Query, path: str = "") -> JsonDict:

@@ -10,7 +10,7 @@ from dralab.api.kinds import Kind
 from dralab.api.status import ApiError, Cause
 from dralab.apiserver.storage import Stored
 from dralab.apiserver.verbs import deleting, writing
-from dralab.apiserver.verbs.state.context import Context
+from dralab.apiserver.verbs.state.context import Scope
 from dralab.apiserver.verbs.state.options import WriteOptions, delete_options
 from dralab.apiserver.verbs.subresources.pod_conditions import with_condition
 from dralab.objects.budgets import covers, disruptions_allowed
@@ -20,37 +20,31 @@ from dralab.values.json_types import JsonDict, JsonObject
 
 BUDGETS: Final = "policy/poddisruptionbudgets"
 CONDITION: Final = "DisruptionAllowed"
+AGENT: Final = "kube-apiserver"
 RETRY_AFTER: Final = 10  # seconds
 MOST_DISRUPTED: Final = 2000  # pods that a budget has let go and that are not gone
 REFUSED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
-def evict(  # noqa: PLR0917 - the shape of every handler
-    context: Context,
-    kind: Kind,
-    name: str,
-    namespace: str,
-    body: JsonDict,
-    options: WriteOptions,
-) -> None:
+def evict(scope: Scope, kind: Kind, name: str, namespace: str, body: JsonDict) -> None:
     """Delete a pod if its budget allows; ApiError TooManyRequests where it does not."""
     if (body.get("metadata") or {}).get("name") != name:
         raise ApiError.bad_request("name in URL does not match name in Eviction object")
-    with context.store.lock:
-        live = context.live(kind, namespace, name)
+    with scope.store.lock:
+        live = scope.live(kind, namespace, name)
         pod = live.value
-        how = delete_options({}, body.get("deleteOptions"), options.user)
-        dry_run = how.dry_run or options.dry_run
+        how = delete_options({}, body.get("deleteOptions"))
+        dry_run = how.dry_run or scope.options.dry_run
         deleting.check_preconditions(live, kind, how)
         if not _needs_no_budget(pod):
-            budget = _budget_of(context, pod, namespace)
+            budget = _budget_of(scope, pod, namespace)
             if budget is not None and not _spares(budget.value, pod):
-                _spend(context, budget, name, dry_run=dry_run)
+                _spend(scope, budget, name, dry_run=dry_run)
         if not dry_run and not is_deleting(pod):
-            _note(context, kind, name, namespace, options)
+            _note(scope, kind, name, namespace)
         # The revision was compared above; the condition has changed it since.
-        how = replace(how, internal=True, dry_run=dry_run, revision="")
-        deleting.delete(context, kind, name, namespace, how)
+        how = replace(how, dry_run=dry_run, revision="")
+        deleting.delete(replace(scope, internal=True), kind, name, namespace, how)
 
 
 def _needs_no_budget(pod: JsonDict) -> bool:
@@ -72,12 +66,10 @@ def _spares(budget: JsonObject, pod: JsonDict) -> bool:
     return 0 < needed <= (status.get("currentHealthy") or 0)
 
 
-def _budget_of(context: Context, pod: JsonDict, namespace: str) -> Stored | None:
+def _budget_of(scope: Scope, pod: JsonDict, namespace: str) -> Stored | None:
     """Return the budget that covers a pod. ApiError: more than one."""
     budgets = [
-        stored
-        for stored in context.store.list(BUDGETS, namespace).items
-        if covers(stored.value, pod)
+        stored for stored in scope.store.list(BUDGETS, namespace).items if covers(stored.value, pod)
     ]
     if len(budgets) > 1:
         raise ApiError.failed(
@@ -87,13 +79,13 @@ def _budget_of(context: Context, pod: JsonDict, namespace: str) -> Stored | None
     return budgets[0] if budgets else None
 
 
-def _spend(context: Context, budget: Stored, pod: str, *, dry_run: bool) -> None:
+def _spend(scope: Scope, budget: Stored, pod: str, *, dry_run: bool) -> None:
     """Take one from what a budget allows. ApiError: it allows none."""
     _check_budget(budget)
     if dry_run:
         return
-    kind = context.kinds.find("policy", "v1", "poddisruptionbudgets")
-    now = context.now()
+    kind = scope.context.kinds.find("policy", "v1", "poddisruptionbudgets")
+    now = scope.context.now()
 
     def edit(value: JsonDict) -> JsonDict:
         found = value["status"]
@@ -111,14 +103,12 @@ def _spend(context: Context, budget: Stored, pod: str, *, dry_run: bool) -> None
             found["conditions"] = with_condition(found.get("conditions") or [], condition)
         return value
 
-    how = WriteOptions(agent="kube-apiserver", internal=True)
     writing.change(
-        context,
+        replace(scope, options=WriteOptions(agent=AGENT), internal=True),
         kind,
         budget.key.name,
         budget.key.namespace,
         edit,
-        options=how,
         subresource="status",
     )
 
@@ -162,8 +152,8 @@ def _refusal(why: str, details: JsonObject | None = None) -> ApiError:
     return ApiError("TooManyRequests", REFUSED, details=details, causes=[cause])
 
 
-def _note(context: Context, kind: Kind, name: str, namespace: str, options: WriteOptions) -> None:
-    now = context.now()
+def _note(scope: Scope, kind: Kind, name: str, namespace: str) -> None:
+    now = scope.context.now()
 
     def edit(pod: JsonDict) -> JsonDict:
         status = pod.setdefault("status", {})
@@ -183,6 +173,4 @@ def _note(context: Context, kind: Kind, name: str, namespace: str, options: Writ
         status["conditions"] = conditions
         return pod
 
-    writing.change(
-        context, kind, name, namespace, edit, options=options, subresource="eviction", typed=True
-    )
+    writing.change(scope, kind, name, namespace, edit, subresource="eviction", typed=True)

@@ -12,63 +12,52 @@ from dralab.apiserver.access.authentication.chain import INVALID
 from dralab.apiserver.access.authentication.errors import Rejected
 from dralab.apiserver.access.users import User
 from dralab.apiserver.verbs.state import ownership, typed_objects
-from dralab.apiserver.verbs.state.context import Context
-from dralab.apiserver.verbs.state.options import WriteOptions
+from dralab.apiserver.verbs.state.context import Scope
 from dralab.apiserver.verbs.subresources import access_reviews, subresources
 from dralab.values.json_types import JsonDict
 
-# (context, kind, value, namespace, who asks) → spec and status.
-Answer = Callable[[Context, Kind, JsonDict, str, User], JsonDict]
+# (scope, kind, value, namespace, who asks) → spec and status.
+Answer = Callable[[Scope, Kind, JsonDict, str, User], JsonDict]
 
 
-def ask(
-    context: Context, kind: Kind, value: JsonDict, namespace: str, options: WriteOptions
-) -> JsonDict:
+def ask(scope: Scope, kind: Kind, value: JsonDict, namespace: str) -> JsonDict:
     """Answer a review, or bind a pod by the old path `bindings`."""
     meta = value.get("metadata")
     value["metadata"] = meta if isinstance(meta, dict) else {}
     if kind.hub == "bindings":
         name = value["metadata"].get("name") or ""
-        pods = context.kinds.find("", "v1", "pods")
+        pods = scope.context.kinds.find("", "v1", "pods")
         return subresources.call(
-            context,
-            "create",
-            pods,
-            name,
-            "binding",
-            body=value,
-            namespace=namespace,
-            options=options,
-            type="merge",
+            scope, "create", pods, name, "binding", body=value, namespace=namespace, type="merge"
         )
-    value = typed_objects.decoded(context, kind, value, options)
+    value = typed_objects.decoded(scope, kind, value)
     answer = ANSWERS.get(kind.plural)
     if answer is None:
         raise ApiError("MethodNotAllowed", f"{kind.plural} cannot be created", details={})
     meta = {key: item for key, item in value["metadata"].items() if item}
     if kind.plural == "selfsubjectreviews":
-        meta["creationTimestamp"] = context.now()
+        meta["creationTimestamp"] = scope.context.now()
     elif kind.plural == "selfsubjectrulesreviews":
         pass
-    elif entries := ownership.asked(context, kind, value, options):
+    elif entries := ownership.asked(scope, kind, value):
         meta["managedFields"] = entries
     found = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": meta}
-    found.update(answer(context, kind, value, namespace, options.user))
+    found.update(answer(scope, kind, value, namespace, scope.user))
     if kind.namespaced:
         meta["namespace"] = namespace
     return found
 
 
-def _self(context: Context, kind: Kind, value: JsonDict, namespace: str, user: User) -> JsonDict:
-    del context, kind, value, namespace
+def _self(scope: Scope, kind: Kind, value: JsonDict, namespace: str, user: User) -> JsonDict:
+    del scope, kind, value, namespace
     return {"status": {"userInfo": user.info}}
 
 
-def _token(context: Context, kind: Kind, value: JsonDict, namespace: str, user: User) -> JsonDict:
+def _token(scope: Scope, kind: Kind, value: JsonDict, namespace: str, user: User) -> JsonDict:
     del kind, namespace, user
     spec = value.get("spec")
     spec = spec if isinstance(spec, dict) else {}
-    authentication = context.authentication
+    authentication = scope.context.authentication
     wanted = spec.get("audiences") or authentication.audiences
     try:
         found = authentication.known(spec.get("token") or "", wanted)

@@ -14,17 +14,16 @@ from dralab.apiserver.storage import Stored
 from dralab.apiserver.verbs import patching, write_steps, writing
 from dralab.apiserver.verbs.patching import PatchType
 from dralab.apiserver.verbs.state import ownership
-from dralab.apiserver.verbs.state.context import Context
-from dralab.apiserver.verbs.state.options import WriteOptions
+from dralab.apiserver.verbs.state.context import Scope
 from dralab.apiserver.verbs.subresources.scale_owners import owners_in_object, owners_in_scale
 from dralab.objects.metadata import spec_of
 from dralab.values.json_types import JsonDict
 
 
-def scale_of(context: Context, kind: Kind, stored: Stored) -> JsonDict:
+def scale_of(scope: Scope, kind: Kind, stored: Stored) -> JsonDict:
     """Return the Scale of an object."""
-    value = context.rules.from_hub(kind, stored.value)
-    paths = context.rules.strategy_of(kind).scale_paths(kind.version)
+    value = scope.rules.from_hub(kind, stored.value, scope)
+    paths = scope.rules.strategy_of(kind).scale_paths(kind.version)
     meta = value["metadata"]
     shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     spec: JsonDict = {}
@@ -68,27 +67,26 @@ def selector_text(selector: JsonDict) -> str:
     return ",".join(text for _, text in sorted(parts))
 
 
-def get(context: Context, kind: Kind, name: str, namespace: str) -> JsonDict:
+def get(scope: Scope, kind: Kind, name: str, namespace: str) -> JsonDict:
     """Return an object's Scale. ApiError for a custom object that says no number of replicas."""
-    live = context.live(kind, namespace, name)
+    live = scope.live(kind, namespace, name)
     if kind.custom is not None:
-        paths = context.rules.strategy_of(kind).scale_paths(kind.version)
-        if _at(context.rules.from_hub(kind, live.value), paths.spec) is None:
+        paths = scope.rules.strategy_of(kind).scale_paths(kind.version)
+        if _at(scope.rules.from_hub(kind, live.value, scope), paths.spec) is None:
             why = f'the spec replicas field ".{".".join(paths.spec)}" does not exist'
             causes = {"causes": [{"message": why}]}
             text = f"Internal error occurred: {why}"
             raise ApiError("InternalError", text, code=500, details=causes)
-    return scale_of(context, kind, live)
+    return scale_of(scope, kind, live)
 
 
 def put(
-    context: Context,
+    scope: Scope,
     kind: Kind,
     name: str,
     namespace: str,
     scale: JsonDict,
     *,
-    options: WriteOptions,
     owned: list[JsonDict] | None = None,
 ) -> JsonDict:
     """Set the replicas of an object to those of a Scale.
@@ -119,100 +117,77 @@ def put(
         why = "must be greater than or equal to 0"
         error = fields.invalid_value("spec.replicas", replicas, why)
         raise fields.invalid("Scale", name, [error], group="autoscaling")
-    paths = context.rules.strategy_of(kind).scale_paths(kind.version)
-    if context.dynamic.active:
-        replicas = _admitted(context, kind, name, namespace, replicas, options=options)
+    paths = scope.rules.strategy_of(kind).scale_paths(kind.version)
+    if scope.context.dynamic.active:
+        replicas = _admitted(scope, kind, name, namespace, replicas)
 
     def edit(value: JsonDict) -> JsonDict:
         if revision := given.get("resourceVersion"):
             value["metadata"]["resourceVersion"] = revision
         before = _at(value, paths.spec) or 0
         _set(value, paths.spec, replicas)
-        _own(context, kind, value, (before, replicas), options, owned)
+        _own(scope, kind, value, (before, replicas), owned)
         return value
 
-    options.applied = True  # who owns the number is said by `edit`
+    scope.options.applied = True  # who owns the number is said by `edit`
 
-    stored = writing.change(
-        context, kind, name, namespace, edit, options=options, subresource="scale"
-    )
-    return scale_of(context, kind, stored)
+    stored = writing.change(scope, kind, name, namespace, edit, subresource="scale")
+    return scale_of(scope, kind, stored)
 
 
-def _admitted(
-    context: Context,
-    kind: Kind,
-    name: str,
-    namespace: str,
-    replicas: int,
-    *,
-    options: WriteOptions,
-) -> int:
+def _admitted(scope: Scope, kind: Kind, name: str, namespace: str, replicas: int) -> int:
     """Call webhooks and policies for a new Scale; return its replicas then. ApiError."""
-    old = scale_of(context, kind, context.live(kind, namespace, name))
+    old = scale_of(scope, kind, scope.live(kind, namespace, name))
     new: JsonDict = orjson.loads(orjson.dumps(old))
     new["spec"]["replicas"] = replicas
     review = write_steps.review_of(
-        context,
+        scope,
         kind,
         "UPDATE",
         namespace=namespace,
         name=name,
         value=new,
         old=old,
-        options=options,
         subresource="scale",
     )
-    review.internal, review.form = options.internal, ("autoscaling", "v1", "Scale")
-    context.dynamic.admit(review)
-    context.dynamic.validate(review)
+    review.internal, review.form = scope.internal, ("autoscaling", "v1", "Scale")
+    scope.context.dynamic.admit(review)
+    scope.context.dynamic.validate(review)
     found = spec_of(new).get("replicas")
     return found if isinstance(found, int) else replicas
 
 
 def patch(
-    context: Context,
-    kind: Kind,
-    name: str,
-    namespace: str,
-    body: Any,
-    *,
-    options: WriteOptions,
-    type: PatchType,
+    scope: Scope, kind: Kind, name: str, namespace: str, body: Any, *, type: PatchType
 ) -> JsonDict:
     """Patch an object's Scale."""
     scale_kind = SCALE
-    with context.store.lock:
-        live = context.live(kind, namespace, name)
-        current = orjson.loads(orjson.dumps(scale_of(context, kind, live)))
+    with scope.store.lock:
+        live = scope.live(kind, namespace, name)
+        current = orjson.loads(orjson.dumps(scale_of(scope, kind, live)))
         shown = current["metadata"].pop("resourceVersion", None)
         owned: list[JsonDict] | None = None
         if type == "apply":
-            changed, owned = _applied(context, kind, live, current, body, options)
+            changed, owned = _applied(scope, kind, live, current, body)
         else:
-            changed = patching.edited(context, scale_kind, current, body, type, options)
+            changed = patching.edited(scope, scale_kind, current, body, type)
         if changed["metadata"].get("resourceVersion") == shown:
             changed["metadata"].pop("resourceVersion", None)
-        return put(context, kind, name, namespace, changed, options=options, owned=owned)
+        return put(scope, kind, name, namespace, changed, owned=owned)
 
 
-def _applied(  # noqa: PLR0917 - all of it decides
-    context: Context,
-    kind: Kind,
-    live: Stored,
-    current: JsonDict,
-    config: Any,
-    options: WriteOptions,
+def _applied(
+    scope: Scope, kind: Kind, live: Stored, current: JsonDict, config: Any
 ) -> tuple[JsonDict, list[JsonDict]]:
     """Return a Scale after a server-side apply, and the owners of its fields. ApiError."""
     meta = current["metadata"]
     patching.check_config(SCALE, meta["name"], meta.get("namespace", ""), config)
-    path = context.rules.strategy_of(kind).scale_paths(kind.version).spec
+    path = scope.rules.strategy_of(kind).scale_paths(kind.version).spec
     entries = live.value["metadata"].get("managedFields") or ()
     before = {**current, "metadata": {**meta, "managedFields": owners_in_scale(entries, path)}}
-    who = ownership.writer(context, SCALE, options, subresource="scale")
+    who = ownership.writer(scope, SCALE, subresource="scale")
     schema = Schemas.standard().schema_of(SCALE.api_version, SCALE.kind)
-    found = managed_fields.apply(before, config, schema, who, force=options.force)
+    found = managed_fields.apply(before, config, schema, who, force=scope.options.force)
     owned = found["metadata"].pop("managedFields", None) or []
     decoder = decoder_of(SCALE.api_version, SCALE.kind)
     if decoder is not None:
@@ -225,24 +200,23 @@ def _plain_scale(replicas: int) -> JsonDict:
     return {"spec": {"replicas": replicas} if replicas else {}}
 
 
-def _own(  # noqa: PLR0917 - all of it decides
-    context: Context,
+def _own(
+    scope: Scope,
     kind: Kind,
     value: JsonDict,
     numbers: tuple[int, int],
-    options: WriteOptions,
     owned: list[JsonDict] | None,
 ) -> None:
     """Record who owns the number of replicas of an object whose Scale was written."""
-    if not context.managed_fields:
+    if not scope.context.managed_fields:
         return
     meta = value["metadata"]
     entries = meta.get("managedFields") or []
-    path = context.rules.strategy_of(kind).scale_paths(kind.version).spec
+    path = scope.rules.strategy_of(kind).scale_paths(kind.version).spec
     if owned is None:
         old, new = (_plain_scale(number) for number in numbers)
         old["metadata"] = {"managedFields": owners_in_scale(entries, path)}
-        who = ownership.writer(context, SCALE, options, subresource="scale")
+        who = ownership.writer(scope, SCALE, subresource="scale")
         schema = Schemas.standard().schema_of(SCALE.api_version, SCALE.kind)
         owned = managed_fields.update(old, new, schema, who)
     found = owners_in_object(entries, owned, path, kind.api_version)

@@ -11,8 +11,7 @@ from dralab.api.status import ApiError
 from dralab.apiserver.verbs import admission, patching, writing
 from dralab.apiserver.verbs.patching import PatchType
 from dralab.apiserver.verbs.state import typed_objects
-from dralab.apiserver.verbs.state.context import Context
-from dralab.apiserver.verbs.state.options import WriteOptions
+from dralab.apiserver.verbs.state.context import Scope
 from dralab.apiserver.verbs.subresources import eviction, scaling, token_requests
 from dralab.apiserver.verbs.subresources.pod_conditions import with_condition
 from dralab.apiserver.verbs.write_steps import review_of
@@ -26,8 +25,8 @@ SUCCESS: Final[Mapping[str, Any]] = {
     "status": "Success",
     "code": 201,
 }
-# (context, kind, name, namespace, body, options) → what the server answers.
-Handler = Callable[[Context, Kind, str, str, JsonDict, WriteOptions], JsonDict]
+# (scope, kind, name, namespace, body) → what the server answers.
+Handler = Callable[[Scope, Kind, str, str, JsonDict], JsonDict]
 # Subresources that are the object itself, and the part of it that they may change.
 PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "approval": ("status", "conditions"),
@@ -41,7 +40,7 @@ RESIZED: Final = ("initContainers", "containers")
 
 
 def call(
-    context: Context,
+    scope: Scope,
     verb: str,
     kind: Kind,
     name: str,
@@ -49,32 +48,28 @@ def call(
     *,
     body: Any,
     namespace: str,
-    options: WriteOptions,
     type: PatchType,
 ) -> JsonDict:
     """Do one verb on one subresource; ApiError."""
     if subresource == "scale":
         match verb:
             case "get":
-                return scaling.get(context, kind, name, namespace)
+                return scaling.get(scope, kind, name, namespace)
             case "update":
-                return scaling.put(context, kind, name, namespace, _object(body), options=options)
+                return scaling.put(scope, kind, name, namespace, _object(body))
             case _:
-                return scaling.patch(
-                    context, kind, name, namespace, body, options=options, type=type
-                )
+                return scaling.patch(scope, kind, name, namespace, body, type=type)
     if path := PARTS.get(subresource):
         if verb == "get":
-            return context.rules.from_hub(kind, context.live(kind, namespace, name).value)
+            return scope.rules.from_hub(kind, scope.live(kind, namespace, name).value, scope)
         return _part(
-            context,
+            scope,
             kind,
             name,
             subresource,
             path,
             body=body,
             namespace=namespace,
-            options=options,
             type=type if verb == "patch" else None,
         )
     handler = HANDLERS.get((verb, subresource))
@@ -85,22 +80,15 @@ def call(
             details={},
         )
     value = _object(body)
-    if context.connecting or context.dynamic.active:
+    if scope.context.connecting or scope.context.dynamic.active:
         if subresource == "binding":
             check_binding(value, name)
-        _admit(context, kind, name, subresource, value, namespace=namespace, options=options)
-    return handler(context, kind, name, namespace, value, options)
+        _admit(scope, kind, name, subresource, value, namespace=namespace)
+    return handler(scope, kind, name, namespace, value)
 
 
 def _admit(
-    context: Context,
-    kind: Kind,
-    name: str,
-    subresource: str,
-    value: JsonDict,
-    *,
-    namespace: str,
-    options: WriteOptions,
+    scope: Scope, kind: Kind, name: str, subresource: str, value: JsonDict, *, namespace: str
 ) -> None:
     """Pass a created subresource, such as an eviction, through admission."""
     shown = kind.subresources[subresource]
@@ -110,7 +98,7 @@ def _admit(
         "/".join(filter(None, (shown.group or kind.group, shown.version or kind.version))),
     )
     review = review_of(
-        context,
+        scope,
         kind,
         "CREATE",
         namespace=namespace,
@@ -119,9 +107,8 @@ def _admit(
         value=value,
         old=None,
         form=(shown.group or kind.group, shown.version or kind.version, shown.kind),
-        options=options,
     )
-    admission.connect(context, review)
+    admission.connect(scope, review)
 
 
 def _object(body: Any) -> JsonDict:
@@ -152,7 +139,7 @@ def _typed(body: Any, api_version: str, kind: str) -> JsonDict:
 
 
 def _part(
-    context: Context,
+    scope: Scope,
     kind: Kind,
     name: str,
     subresource: str,
@@ -160,7 +147,6 @@ def _part(
     *,
     body: Any,
     namespace: str,
-    options: WriteOptions,
     type: PatchType | None,
 ) -> JsonDict:
     """Change the part of an object that a subresource stands for."""
@@ -168,16 +154,14 @@ def _part(
     def edit(current: JsonDict) -> JsonDict:
         if type is None:
             # In its typed form: what a client sends as `status` may be anything.
-            changed = typed_objects.decoded(context, kind, _object(body), options)
+            changed = typed_objects.decoded(scope, kind, _object(body))
             writing.check_name((changed.get("metadata") or {}).get("name") or "", name)
             given = (changed.get("metadata") or {}).get("resourceVersion")
             if given:
                 current["metadata"]["resourceVersion"] = given
         else:
             copy = patching.merged_copy(current)
-            changed = patching.edited(
-                context, kind, copy, body, "merge" if type == "apply" else type, options
-            )
+            changed = patching.edited(scope, kind, copy, body, "merge" if type == "apply" else type)
         holder, part = path
         wanted = (changed.get(holder) or {}).get(part)
         target = current.setdefault(holder, {})
@@ -192,10 +176,8 @@ def _part(
             target.pop(part, None)
         return current
 
-    stored = writing.change(
-        context, kind, name, namespace, edit, options=options, subresource=subresource
-    )
-    return context.rules.from_hub(kind, stored.value)
+    stored = writing.change(scope, kind, name, namespace, edit, subresource=subresource)
+    return scope.rules.from_hub(kind, stored.value, scope)
 
 
 def _resize(spec: JsonDict, part: str, wanted: list[JsonDict]) -> None:
@@ -218,9 +200,7 @@ def check_binding(body: JsonDict, name: str) -> None:
         raise ApiError.bad_request("name in URL does not match name in Binding object")
 
 
-def _bind(  # noqa: PLR0917 - the shape of every handler
-    context: Context, kind: Kind, name: str, namespace: str, body: JsonDict, options: WriteOptions
-) -> JsonDict:
+def _bind(scope: Scope, kind: Kind, name: str, namespace: str, body: JsonDict) -> JsonDict:
     """Give a pod its node, once."""
     body = _typed(body, "v1", "Binding")
     check_binding(body, name)
@@ -235,7 +215,7 @@ def _bind(  # noqa: PLR0917 - the shape of every handler
     if errors:  # which upstream answers as any other error
         shown = ", ".join(map(str, errors))
         raise ApiError.failed(f"[{shown}]" if len(errors) > 1 else shown)
-    now = context.now()
+    now = scope.context.now()
 
     def edit(pod: JsonDict) -> JsonDict:
         _check_bound_pod(metadata_of(body), pod, namespace, name)
@@ -266,9 +246,7 @@ def _bind(  # noqa: PLR0917 - the shape of every handler
         )
         return pod
 
-    writing.change(
-        context, kind, name, namespace, edit, options=options, subresource="binding", typed=True
-    )
+    writing.change(scope, kind, name, namespace, edit, subresource="binding", typed=True)
     return dict(SUCCESS)
 
 
@@ -293,17 +271,13 @@ def _bind_conflict(name: str, why: str) -> ApiError:
     return ApiError.conflict("pods/binding", name, why)
 
 
-def _evict(  # noqa: PLR0917 - the shape of every handler
-    context: Context, kind: Kind, name: str, namespace: str, body: JsonDict, options: WriteOptions
-) -> JsonDict:
+def _evict(scope: Scope, kind: Kind, name: str, namespace: str, body: JsonDict) -> JsonDict:
     wanted = _typed(body, "policy/v1", "Eviction")
-    eviction.evict(context, kind, name, namespace, wanted, options)
+    eviction.evict(scope, kind, name, namespace, wanted)
     return dict(SUCCESS)
 
 
-def _token(  # noqa: PLR0917 - the shape of every handler
-    context: Context, kind: Kind, name: str, namespace: str, body: JsonDict, options: WriteOptions
-) -> JsonDict:
+def _token(scope: Scope, kind: Kind, name: str, namespace: str, body: JsonDict) -> JsonDict:
     """Issue a token of a service account."""
     wanted = _typed(body, "authentication.k8s.io/v1", "TokenRequest")
     spec = wanted.get("spec") or {}
@@ -311,7 +285,7 @@ def _token(  # noqa: PLR0917 - the shape of every handler
         why = "must match the service account name if specified"
         error = fields.invalid_value("metadata.name", given, why)
         raise fields.invalid("TokenRequest", name, [error], group="authentication.k8s.io")
-    return token_requests.give_out(context, kind, name, namespace, spec, options=options)
+    return token_requests.give_out(scope, kind, name, namespace, spec)
 
 
 HANDLERS: Final[Mapping[tuple[str, str], Handler]] = {

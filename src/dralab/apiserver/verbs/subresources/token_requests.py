@@ -11,8 +11,7 @@ from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.access.authentication.service_accounts import LIFETIME, Bound
 from dralab.apiserver.storage import Key
-from dralab.apiserver.verbs.state.context import Context
-from dralab.apiserver.verbs.state.options import WriteOptions
+from dralab.apiserver.verbs.state.context import Scope
 from dralab.kernel.clock import rfc3339
 from dralab.objects.metadata import spec_of
 from dralab.values.json_types import JsonDict
@@ -22,27 +21,19 @@ SHORTEST: Final = 600  # seconds
 LONGEST: Final = 1 << 32
 
 
-def give_out(
-    context: Context,
-    kind: Kind,
-    name: str,
-    namespace: str,
-    spec: JsonDict,
-    *,
-    options: WriteOptions,
-) -> JsonDict:
+def give_out(scope: Scope, kind: Kind, name: str, namespace: str, spec: JsonDict) -> JsonDict:
     """Return the TokenRequest with this spec, answered. ApiError."""
-    account = context.live(kind, namespace, name).value
-    issuer = context.issuer
+    account = scope.live(kind, namespace, name).value
+    issuer = scope.context.issuer
     audiences = spec.get("audiences") or list(issuer.audiences)
     given = spec.get("expirationSeconds")
     seconds = LIFETIME if given is None else given
     _check_lifetime(seconds)
     reference = spec.get("boundObjectRef")
-    bound = _bound(context, name, namespace, reference) if reference else None
+    bound = _bound(scope, name, namespace, reference) if reference else None
     longest = issuer.settings.longest
     if longest and seconds > longest:
-        options.warnings.append(
+        scope.warnings.append(
             f"requested expiration of {seconds} seconds shortened to {longest} seconds"
         )
         seconds = longest
@@ -53,25 +44,21 @@ def give_out(
         "metadata": {
             "name": name,
             "namespace": namespace,
-            "uid": context.uid(),
-            "creationTimestamp": context.now(),
+            "uid": scope.context.uid(),
+            "creationTimestamp": scope.context.now(),
             "managedFields": [
                 {
-                    "manager": options.field_manager,
+                    "manager": scope.options.field_manager,
                     "operation": "Update",
                     "apiVersion": f"{GROUP}/v1",
-                    "time": context.now(),
+                    "time": scope.context.now(),
                     "fieldsType": "FieldsV1",
                     "fieldsV1": {"f:spec": _owned(spec)},
                     "subresource": "token",
                 }
             ],
         },
-        "spec": {
-            "audiences": audiences,
-            "expirationSeconds": seconds,
-            "boundObjectRef": reference,
-        },
+        "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference},
         "status": {"token": token, "expirationTimestamp": rfc3339(ends)},
     }
 
@@ -97,7 +84,7 @@ def _check_lifetime(seconds: int) -> None:
         raise fields.invalid("TokenRequest", "", [error], group=GROUP)
 
 
-def _bound(context: Context, account: str, namespace: str, reference: JsonDict) -> Bound:
+def _bound(scope: Scope, account: str, namespace: str, reference: JsonDict) -> Bound:
     """Return the object that a token is to be bound to."""
     version = reference.get("apiVersion") or ""
     group, _, _ = version.rpartition("/")
@@ -106,7 +93,7 @@ def _bound(context: Context, account: str, namespace: str, reference: JsonDict) 
     if group or not plural:
         shown = version if group else f"/{version}"
         raise ApiError.bad_request(f"cannot bind token to object of type {shown}, Kind={kind}")
-    stored = context.find(Key(plural, "" if kind == "Node" else namespace, name))
+    stored = scope.find(Key(plural, "" if kind == "Node" else namespace, name))
     if stored is None:
         raise ApiError.not_found(plural, name)
     value = stored.value
@@ -128,6 +115,6 @@ def _bound(context: Context, account: str, namespace: str, reference: JsonDict) 
         )
     place = None
     if node := spec.get("nodeName"):
-        found = context.find(Key("nodes", "", node))
+        found = scope.find(Key("nodes", "", node))
         place = (node, found.value["metadata"]["uid"] if found is not None else "")
     return Bound(kind=kind, name=name, uid=uid, node=place)

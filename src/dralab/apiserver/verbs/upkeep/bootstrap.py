@@ -17,7 +17,6 @@ from dralab.apiserver.access.authorization.reconciliation import (
 from dralab.apiserver.verbs.creating import create_as_is
 from dralab.apiserver.verbs.server import Resources
 from dralab.apiserver.verbs.state.context import key_of
-from dralab.apiserver.verbs.state.options import WriteOptions
 
 MANAGER = "kube-apiserver"
 
@@ -38,7 +37,7 @@ def reconcile(resources: Resources, features: Features = frozenset()) -> None:
                 key = key_of(kind, namespace, name)
                 if key in damaged:
                     continue
-                options = WriteOptions(manager=MANAGER, internal=True)
+                scope = resources.context.own_write(MANAGER)
                 # Another server on the same store may be doing the same.
                 with suppress(ApiError):
                     found = store.get(key)
@@ -46,6 +45,6 @@ def reconcile(resources: Resources, features: Features = frozenset()) -> None:
                         resources.delete(kind, name, namespace)
                         found = None
                     if found is None:
-                        create_as_is(resources.context, kind, value, namespace, options)
+                        create_as_is(scope, kind, value, namespace)
                     elif (wanted := reconciled(plural, found.value, value)) is not None:
-                        resources.update(kind, wanted, name, namespace, options)
+                        resources.update(kind, wanted, name, namespace, scope)

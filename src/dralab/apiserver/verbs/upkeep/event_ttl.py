@@ -66,7 +66,7 @@ class EventLeases:
         found = self.context.store.get(key)
         if found is not None and found.revision == revision:
             kind = self.context.kinds.find("", "v1", "events")
-            deleting.remove(self.context, kind, found)
+            deleting.remove(self.context.own, kind, found)
 
     @guarded_by("context.store.lock")
     def _follow(self, before: JsonDict | None, after: JsonDict | None) -> None:

@@ -8,7 +8,6 @@ from typing import Final
 from dralab.api.status import ApiError
 from dralab.apiserver.verbs import writing
 from dralab.apiserver.verbs.state.context import Context, key_of
-from dralab.apiserver.verbs.state.options import WriteOptions
 from dralab.objects.conditions import condition_of, with_condition
 from dralab.objects.metadata import is_deleting, spec_of
 from dralab.values.json_types import JsonDict, JsonObject
@@ -52,7 +51,7 @@ class FlowSchemaStatuses:
         if kind is None or levels is None:
             return  # switched off
         level, name = _level_of(schema), str(schema["metadata"]["name"])
-        wanted = _dangling(level, self.context.find(key_of(levels, "", level)))
+        wanted = _dangling(level, self.context.own.find(key_of(levels, "", level)))
         known = condition_of(schema, "Dangling") or {}
         if all(known.get(part) == item for part, item in wanted.items()):
             return
@@ -63,11 +62,9 @@ class FlowSchemaStatuses:
             status["conditions"] = with_condition(before, wanted, now=self.context.now())
             return value
 
-        options = WriteOptions(agent=MANAGER, manager=MANAGER, internal=True)
+        scope = self.context.own_write(MANAGER)
         try:
-            writing.change(
-                self.context, kind, name, "", edit, options=options, subresource="status"
-            )
+            writing.change(scope, kind, name, "", edit, subresource="status")
         except ApiError as error:
             if error.reason not in {"Conflict", "NotFound"}:
                 raise

@@ -23,7 +23,6 @@ from dralab.api.status import ApiError
 from dralab.apiserver.storage import StorageUnavailable
 from dralab.apiserver.verbs.server import Resources
 from dralab.apiserver.verbs.state.context import key_of
-from dralab.apiserver.verbs.state.options import WriteOptions
 from dralab.kernel.clock import SECOND
 from dralab.kernel.times import rfc3339, rfc3339_micro
 from dralab.values.json_types import JsonDict
@@ -131,7 +130,7 @@ class OwnObjects:
         if kind is None:
             return  # switched off
         name = value["metadata"]["name"]
-        options = WriteOptions(manager=MANAGER, internal=True)
+        scope = context.own_write(MANAGER)
         status = value.pop("status", None)
         key = key_of(kind, namespace, name)
         if key in context.store.damaged(kind.hub):
@@ -139,13 +138,13 @@ class OwnObjects:
         try:
             found = context.store.get(key)
             if found is None:
-                self.resources.create(kind, value, namespace, options)
+                self.resources.create(kind, value, namespace, scope)
                 if status is not None:
                     self.resources.patch(
-                        kind, name, {"status": status}, namespace, options, subresource="status"
+                        kind, name, {"status": status}, namespace, scope, subresource="status"
                     )
             elif replace:
-                self.resources.patch(kind, name, value, namespace, options)
+                self.resources.patch(kind, name, value, namespace, scope)
         except ApiError as error:
             # Another server on the same store may be doing the same; and the address of the Service
             # may have been given to another one before.
@@ -186,10 +185,7 @@ class OwnObjects:
         address = self.address.service_address
         port = {"name": "https", "protocol": "TCP", "port": 443, "targetPort": self.address.port}
         return {
-            "metadata": {
-                "name": NAME,
-                "labels": {"component": "apiserver", "provider": NAME},
-            },
+            "metadata": {"name": NAME, "labels": {"component": "apiserver", "provider": NAME}},
             "spec": {
                 "clusterIP": address,
                 "clusterIPs": [address],
@@ -274,9 +270,5 @@ def _ip_address(address: str, service: Mapping[str, Any]) -> JsonDict:
         "ipaddress.kubernetes.io/ip-family": f"IPv{ipaddress.ip_address(address).version}",
         "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
     }
-    parent = {
-        "resource": "services",
-        "namespace": service["namespace"],
-        "name": service["name"],
-    }
+    parent = {"resource": "services", "namespace": service["namespace"], "name": service["name"]}
     return {"metadata": {"name": address, "labels": labels}, "spec": {"parentRef": parent}}

@@ -10,7 +10,6 @@ from dralab.api.status import ApiError
 from dralab.apiserver.storage import StorageUnavailable
 from dralab.apiserver.verbs import writing
 from dralab.apiserver.verbs.state.context import Context, key_of
-from dralab.apiserver.verbs.state.options import WriteOptions
 from dralab.objects.metadata import is_deleting, status_of
 from dralab.values.json_types import JsonDict
 
@@ -70,7 +69,7 @@ class PolicyStatuses:
         if kind is None:
             return
         with self.context.store.lock:
-            stored = self.context.find(key_of(kind, "", name))
+            stored = self.context.own.find(key_of(kind, "", name))
         if stored is None:
             return
         policy = stored.value
@@ -86,5 +85,5 @@ class PolicyStatuses:
                 }
             return value
 
-        how = WriteOptions(agent=MANAGER, manager=MANAGER, internal=True)
-        writing.change(self.context, kind, name, "", edit, options=how, subresource="status")
+        scope = self.context.own_write(MANAGER)
+        writing.change(scope, kind, name, "", edit, subresource="status")

@@ -5,18 +5,15 @@ Source of order and words: k8s.io/apiserver `admission/plugin/policy/mutating`,
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
-
-import orjson
 
 from dralab import cel
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError, Cause
-from dralab.apiserver.access.admission.chain import Review
+from dralab.apiserver.access.admission.chain import Reinvocation, Review
 from dralab.apiserver.access.admission.conditions import ConditionError
 from dralab.apiserver.access.admission.expressions import PER_POLICY, ReviewValues
-from dralab.apiserver.access.admission.forms import Forms, MergeError, replace_object
+from dralab.apiserver.access.admission.forms import Forms, MergeError, replace_object, shown_for
 from dralab.apiserver.access.admission.policies.definitions import (
     AdmissionPolicy,
     Mutation,
@@ -39,20 +36,6 @@ from dralab.values.labels import SelectorError
 UNCONFIGURED: Final = "failed to configure binding"
 
 
-@dataclass(slots=True)
-class PolicyReinvocation:
-    """What has to be evaluated again in the second round of one write."""
-
-    seen: bytes = b""
-    invoked: list[tuple[str, str, int]] = field(default_factory=list)
-    again: set[tuple[str, str, int]] = field(default_factory=set)
-
-    def require(self) -> None:
-        """Evaluate again the policies evaluated so far whose reinvocationPolicy asks for it."""
-        self.again |= set(self.invoked)
-        self.invoked.clear()
-
-
 class MutatingPolicies:
     """Evaluates policies that change the object of a write, one after the other."""
 
@@ -70,9 +53,7 @@ class MutatingPolicies:
 
     def admit(self, review: Review) -> None:
         """Let all policies that match change the object. ApiError."""
-        state: PolicyReinvocation = review.memory.setdefault(self.name, PolicyReinvocation())
-        if review.round and state.seen and state.seen != _encoded(review):
-            state.require()
+        state = Reinvocation.of(review, self.name)
         errors: list[tuple[AdmissionPolicy, PolicyBinding | None, str]] = []
         for policy, bindings in self.policies.all:
             try:
@@ -84,7 +65,7 @@ class MutatingPolicies:
                 continue
             for binding in bindings:
                 errors += self._bound(policy, binding, review, kind, state)
-        state.seen = _encoded(review)
+        state.seen = review.encoded()
         refusals = [error for error in errors if not error[0].ignores_failures]
         if refusals:
             raise _denial(review, refusals)
@@ -95,7 +76,7 @@ class MutatingPolicies:
         binding: PolicyBinding,
         review: Review,
         kind: Kind,
-        state: PolicyReinvocation,
+        state: Reinvocation,
     ) -> Iterator[tuple[AdmissionPolicy, PolicyBinding | None, str]]:
         """Mutate by one binding; yield what goes wrong."""
         try:
@@ -140,10 +121,7 @@ class MutatingPolicies:
         self, policy: AdmissionPolicy, review: Review, kind: Kind, param: Any
     ) -> PolicyVariables:
         # Anew for each mutation: the one before has changed the object.
-        values = ReviewValues(
-            review, kind, shown=self.forms.shown, decide=self.forms.decide(review)
-        )
-        return PolicyVariables(policy, values, param, PER_POLICY)
+        return PolicyVariables(policy, ReviewValues(review, kind, self.forms), param, PER_POLICY)
 
     def _mutated(
         self, mutation: Mutation, review: Review, kind: Kind, variables: PolicyVariables
@@ -154,7 +132,7 @@ class MutatingPolicies:
             raise MutationError(failure(mutation.expression, found))
         if review.value is None:
             raise AssertionError(review)
-        shown = review.value if review.form else self.forms.shown(kind, review.value)
+        shown = shown_for(review, kind, review.value, self.forms)
         if mutation.patches:
             result = patched(shown, found)
             if result is shown:
@@ -184,7 +162,3 @@ def _denial(
         details=found.details,
         causes=[Cause(reason="", message=text) for text in texts],
     )
-
-
-def _encoded(review: Review) -> bytes:
-    return orjson.dumps(review.value, option=orjson.OPT_SORT_KEYS)

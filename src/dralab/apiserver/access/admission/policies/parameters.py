@@ -10,6 +10,7 @@ from dralab.api.kinds import Kind
 from dralab.apiserver.access.admission.chain import Review
 from dralab.apiserver.access.admission.forms import Forms
 from dralab.apiserver.access.admission.policies.definitions import AdmissionPolicy, PolicyBinding
+from dralab.apiserver.access.scope import Scope
 from dralab.apiserver.storage import Key, Stored
 from dralab.cel.json_values import from_json
 from dralab.objects.metadata import labels_of
@@ -51,7 +52,7 @@ class Parameters:
             raise ParameterError(
                 "no params found for policy binding with `Deny` parameterNotFoundAction"
             )
-        return [self._value(kind, each) for each in found]
+        return [self._value(kind, each, review.scope) for each in found]
 
     def _stored(self, kind: Kind, ref: Mapping[str, Any], review: Review) -> Sequence[Stored]:
         namespace = ref.get("namespace") or ""
@@ -69,7 +70,7 @@ class Parameters:
         if name := ref.get("name"):
             if ref.get("selector") is not None:
                 raise ParameterError("paramRef.name and paramRef.selector are mutually exclusive")
-            found = review.objects.find(Key(kind.hub, namespace, name))
+            found = review.scope.find(Key(kind.hub, namespace, name))
             return () if found is None else (found,)
         if ref.get("selector") is None:
             raise ParameterError("one of name or selector must be provided")
@@ -77,18 +78,18 @@ class Parameters:
         try:
             return [
                 each
-                for each in review.objects.all_of(kind.hub, namespace)
+                for each in review.scope.all_of(kind.hub, namespace)
                 if selector.accepts(labels_of(each.value))
             ]
         except SelectorError as error:
             raise ParameterError(str(error)) from error
 
-    def _value(self, kind: Kind, stored: Stored) -> Any:
+    def _value(self, kind: Kind, stored: Stored, scope: Scope) -> Any:
         place = (stored.key, kind.api_version)
         kept = self._values.get(place)
         if kept is not None and kept[0] == stored.revision:
             return kept[1]
-        found = from_json(self.forms.shown(kind, stored.value))
+        found = from_json(self.forms.shown(kind, stored.value, scope))
         if len(self._values) >= KEPT:
             self._values.clear()
         self._values[place] = (stored.revision, found)

@@ -87,9 +87,7 @@ class ValidatingPolicies:
                 continue
             values = shown.get(kind)
             if values is None:
-                values = shown[kind] = ReviewValues(
-                    review, kind, shown=self.forms.shown, decide=self.forms.decide(review)
-                )
+                values = shown[kind] = ReviewValues(review, kind, self.forms)
             annotations: dict[str, list[str]] = {}
             for binding in bindings:
                 try:
@@ -110,7 +108,7 @@ class ValidatingPolicies:
                         denied += self._acted(policy, binding, review, found)
                     self._measure(policy, binding, found, began)
             for key, texts in annotations.items():
-                review.options.annotate(f"{policy.name}/{key}", ", ".join(dict.fromkeys(texts)))
+                review.scope.annotate(f"{policy.name}/{key}", ", ".join(dict.fromkeys(texts)))
         if denied:
             raise _denial(review, *denied[0])
 
@@ -145,12 +143,12 @@ class ValidatingPolicies:
                 if action == "Deny":
                     yield policy, binding, finding
                 elif action == "Warn":
-                    review.options.warnings.append(
+                    review.scope.warnings.append(
                         f"Validation failed for ValidatingAdmissionPolicy '{policy.name}' "
                         f"with binding '{binding.name}': {finding.message}"
                     )
                 elif action == "Audit":
-                    review.options.annotate(FAILED, _audited(policy, binding, finding))
+                    review.scope.annotate(FAILED, _audited(policy, binding, finding))
 
     def _findings(
         self, policy: AdmissionPolicy, variables: PolicyVariables, annotations: dict[str, list[str]]

@@ -6,7 +6,6 @@ Source of order, failures and words: k8s.io/apiserver `admission/plugin/webhook/
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -14,10 +13,10 @@ import orjson
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.access.admission.chain import Review
+from dralab.apiserver.access.admission.chain import Reinvocation, Review
 from dralab.apiserver.access.admission.conditions import ConditionError
 from dralab.apiserver.access.admission.expressions import ReviewValues
-from dralab.apiserver.access.admission.forms import Forms, internal_error, replace_object
+from dralab.apiserver.access.admission.forms import Forms, internal_error, replace_object, shown_for
 from dralab.apiserver.access.admission.webhooks.configurations import Webhook, Webhooks
 from dralab.apiserver.access.admission.webhooks.reviews import (
     BadAnswer,
@@ -31,7 +30,6 @@ from dralab.apiserver.metrics.families import AdmissionMetrics
 from dralab.apiserver.metrics.meters import now
 from dralab.apiserver.outgoing.client import CallClient
 from dralab.apiserver.outgoing.targets import Targets, Unreachable
-from dralab.apiserver.scope import ThreadScope, check_waits, current, time_left, within
 from dralab.values.json_patches import UndecodablePatch, json_patch
 from dralab.values.json_syntax import go_error
 from dralab.values.labels import SelectorError
@@ -50,20 +48,6 @@ class CallFailed(Exception):  # noqa: N818 - a fact, on which the failure policy
 
     def __init__(self, hook: Webhook, why: str) -> None:
         super().__init__(f'failed calling webhook "{hook.name}": {why}')
-
-
-@dataclass(slots=True)
-class WebhookReinvocation:
-    """The webhooks to call again in the second round of one write."""
-
-    seen: bytes = b""  # the object after the last webhook
-    invoked: list[str] = field(default_factory=list)
-    again: set[str] = field(default_factory=set)
-
-    def require(self) -> None:
-        """Call again the webhooks called so far whose reinvocationPolicy asks for it."""
-        self.again |= set(self.invoked)
-        self.invoked.clear()
 
 
 class WebhookCalls:
@@ -88,9 +72,7 @@ class WebhookCalls:
             raise internal_error(f'webhook "{hook.name}": {error}') from error
         if kind is None or not hook.conditions:
             return kind
-        values = ReviewValues(
-            review, kind, shown=self.forms.shown, decide=self.forms.decide(review), named=False
-        )
+        values = ReviewValues(review, kind, self.forms, named=False)
         try:
             met = hook.conditions.match(values, ignore_errors=hook.ignores_failures)
         except ConditionError as error:
@@ -109,15 +91,15 @@ class WebhookCalls:
                 "could not create admission objects: webhook does not accept known "
                 "AdmissionReview versions (v1, v1beta1)",
             )
-        timeout = _timeout(hook)
+        timeout = _timeout(hook, review)
         uid = self.forms.new_uid()
         body = question(
             review,
             kind,
             uid=uid,
             version=hook.version,
-            value=self._shown(review, kind, review.value),
-            old=self._shown(review, kind, review.old),
+            value=shown_for(review, kind, review.value, self.forms),
+            old=shown_for(review, kind, review.old, self.forms),
         )
         url = ""
         query = f"timeout={hook.timeout}s"
@@ -127,7 +109,7 @@ class WebhookCalls:
             answer = self.client.call(target, body, timeout=timeout, query=query)
         except Unreachable as error:
             if timeout < hook.timeout:
-                _timeout(hook)  # it was the time of the request that was over
+                _timeout(hook, review)  # it was the time of the request that was over
             url = url or self._url(hook.client)
             raise CallFailed(
                 hook, f'failed to call webhook: Post "{url}?{query}": {error}'
@@ -169,15 +151,8 @@ class WebhookCalls:
     def note(self, hook: Webhook, review: Review, found: Verdict) -> None:
         """Pass on a webhook's warnings and audit annotations."""
         for key, value in found.annotations.items():
-            review.options.annotate(f"{hook.name}/{key}", value)
-        review.options.warnings.extend(found.warnings)
-
-    def _shown(
-        self, review: Review, kind: Kind, value: Mapping[str, Any] | None
-    ) -> Mapping[str, Any] | None:
-        if value is None or review.form is not None:
-            return value
-        return self.forms.shown(kind, value)
+            review.scope.annotate(f"{hook.name}/{key}", value)
+        review.scope.warnings.extend(found.warnings)
 
     def _url(self, client: Mapping[str, Any]) -> str:
         if service := client.get("service"):
@@ -186,9 +161,9 @@ class WebhookCalls:
         return str(client.get("url"))
 
 
-def _timeout(hook: Webhook) -> float:
+def _timeout(hook: Webhook, review: Review) -> float:
     """Return the timeout in seconds: the webhook's own, limited by the request's. ApiError."""
-    left = time_left(hook.timeout)
+    left = review.scope.time_left(hook.timeout)
     if not left:
         raise ApiError("Timeout", OVERDUE, details={})
     return left
@@ -210,22 +185,19 @@ class MutatingWebhooks:
 
     def admit(self, review: Review) -> None:
         """Call the webhooks for a write, and patch its object. ApiError, MustWait."""
-        state = _reinvocation(review)
-        if review.round and state.seen and state.seen != _encoded(review):
-            # The plugins before have changed it meanwhile: all who want to see it again do.
-            state.require()
+        state = Reinvocation.of(review, self.name)
         for index, hook in enumerate(self.hooks.all):
             kind = self.calls.asked(hook, review)
             if kind is None or (review.round and hook.uid not in state.again):
                 continue
-            check_waits()
+            review.scope.check_waits()
             changed = self._invoke(hook, review, kind, index)
             if changed:
                 state.require()
                 review.again = not review.round
             if hook.reinvoked:
                 state.invoked.append(hook.uid)
-            state.seen = _encoded(review)
+            state.seen = review.encoded()
 
     def _invoke(self, hook: Webhook, review: Review, kind: Kind, index: int) -> bool:
         place = f"round_{review.round}_index_{index}"
@@ -257,13 +229,13 @@ class MutatingWebhooks:
                 "patchType": found.patch_type,
             }
             key = f"patch.webhook.admission.k8s.io/{place}"
-            review.options.annotate(key, orjson.dumps(patch).decode())
+            review.scope.annotate(key, orjson.dumps(patch).decode())
         return changed
 
     def _record(self, review: Review, place: str, hook: Webhook, *, changed: bool) -> None:
         told = {"configuration": hook.configuration, "webhook": hook.name, "mutated": changed}
         key = f"mutation.webhook.admission.k8s.io/{place}"
-        review.options.annotate(key, orjson.dumps(told).decode())
+        review.scope.annotate(key, orjson.dumps(told).decode())
 
     def _patched(self, hook: Webhook, review: Review, kind: Kind, found: Verdict) -> bool:
         """Patch the object; return whether that changed it. ApiError, CallFailed."""
@@ -282,7 +254,7 @@ class MutatingWebhooks:
                 f'admission webhook "{hook.name}" attempted to modify the object, which is not '
                 "supported for this operation"
             )
-        shown = review.value if review.form else self.calls.forms.shown(kind, review.value)
+        shown = shown_for(review, kind, review.value, self.calls.forms)
         try:
             patched = json_patch(shown, operations)
         except UndecodablePatch as error:
@@ -317,26 +289,17 @@ class ValidatingWebhooks:
         ]
         if not asked:
             return
-        check_waits()
+        review.scope.check_waits()
         # The first of those that object, in the order of the configurations.
         if len(asked) == 1:
             refusals = [self._outcome(review, *asked[0])]
         else:
-            scope = current()
             # Threads of this write's own: slow webhooks of another one must not take them.
             with ThreadPoolExecutor(min(len(asked), MOST), "webhooks") as threads:
-                refusals = list(
-                    threads.map(lambda each: self._outcome_within(scope, review, *each), asked)
-                )
+                refusals = list(threads.map(lambda each: self._outcome(review, *each), asked))
         for refusal in refusals:
             if refusal is not None:
                 raise refusal
-
-    def _outcome_within(
-        self, scope: ThreadScope, review: Review, index: int, hook: Webhook, kind: Kind
-    ) -> ApiError | None:
-        with within(scope):
-            return self._outcome(review, index, hook, kind)
 
     def _outcome(self, review: Review, index: int, hook: Webhook, kind: Kind) -> ApiError | None:
         """Return why a webhook refuses; None if it does not."""
@@ -363,15 +326,4 @@ def _failed(error: CallFailed, hook: Webhook, review: Review, place: str) -> Non
     if not hook.ignores_failures:
         raise internal_error(str(error)) from error
     told = {"configuration": hook.configuration, "webhook": hook.name}
-    review.options.annotate(place, orjson.dumps(told).decode())
-
-
-def _reinvocation(review: Review) -> WebhookReinvocation:
-    found: WebhookReinvocation = review.memory.setdefault(
-        MutatingWebhooks.name, WebhookReinvocation()
-    )
-    return found
-
-
-def _encoded(review: Review) -> bytes:
-    return orjson.dumps(review.value, option=orjson.OPT_SORT_KEYS)
+    review.scope.annotate(place, orjson.dumps(told).decode())
