@@ -155,14 +155,15 @@ def test_what_is_derived_is_made_anew_before_others_can_see_what_was_taken_back(
     """A request that had begun before may write next, at the revision that was taken back."""
     store = FailingStore()
     server = new_server(store)
-    others = server.application.resources.over(store.view())  # one that is under way
+    verbs = server.application.resources
+    others = verbs.context.scope(store=store.view())  # one that is under way
     store.fails = lambda: True
     body = {"spec": {"ports": [{"port": 80}]}, "metadata": {"name": "s"}}
     with pytest.raises(StorageUnavailable), store.batch():
         ask(server, "POST", "/api/v1/namespaces/default/services", body)
     store.fails = lambda: False
     kind = server.resources.kind("", "v1", "configmaps")
-    others.create(kind, {"metadata": {"name": "c"}}, "default")
+    verbs.create(kind, {"metadata": {"name": "c"}}, "default", others)
     assert addresses_of(server).addresses == {}
     server.close()
 
