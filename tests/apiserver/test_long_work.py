@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from dralab.apiserver.access.scope import MustCompute, Scope, deadline
+from dralab.apiserver.access.scope import MustCompute, RequestScope, deadline
 from dralab.apiserver.long_work import LongWork, WaitedTooLong
 from dralab.apiserver.storage import MemoryStore
 
@@ -48,7 +48,7 @@ def test_a_turn_that_does_not_come_in_time_is_given_up():
 
 def test_a_scope_says_who_may_compute_for_long():
     store = MemoryStore()
-    with pytest.raises(MustCompute), Scope(store=store).long_work():
+    with pytest.raises(MustCompute), RequestScope(store=store).long_work():
         pass
-    with Scope(store=store, until=deadline(), work=LongWork()).long_work():
+    with RequestScope(store=store, until=deadline(), work=LongWork()).long_work():
         pass

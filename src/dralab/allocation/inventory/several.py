@@ -24,7 +24,7 @@ from dralab.allocation.search.rules import rules_of
 NOT_ASKED: Final = (-1,)
 
 
-class Scope(NamedTuple):
+class CombinedGroups(NamedTuple):
     """The groups whose devices may be combined, in order, each with what requests ask of it.
 
     `lowest` is the first device that could be the first of all.
@@ -45,7 +45,7 @@ class SeveralRequests:
         units: "Units",
         alternatives: Sequence[Alternative],
         needs: Needs,
-        scopes: Sequence[Scope],
+        scopes: Sequence[CombinedGroups],
         *,
         plain: bool,
     ) -> None:
@@ -87,7 +87,7 @@ class SeveralRequests:
             at += alternative.count
         return rows
 
-    def _way(self, scope: Scope, units: Sequence[UnitState]) -> tuple[int, ...] | None:
+    def _way(self, scope: CombinedGroups, units: Sequence[UnitState]) -> tuple[int, ...] | None:
         """Return the first solution within the one group of a scope, and remember it."""
         ((group, ask),) = scope.asks
         found, low = self._worked_out(scope, units), self.units.lows[group]
@@ -95,11 +95,11 @@ class SeveralRequests:
         units[group].ways[ask] = way
         return way
 
-    def _worked_out(self, scope: Scope, units: Sequence[UnitState]) -> list[int] | None:
+    def _worked_out(self, scope: CombinedGroups, units: Sequence[UnitState]) -> list[int] | None:
         found = _straight(scope, units, self.units.lows, self.needs.counts)
         return self._first_within(scope, units) if found is None else found
 
-    def _first_within(self, scope: Scope, units: Sequence[UnitState]) -> list[int] | None:
+    def _first_within(self, scope: CombinedGroups, units: Sequence[UnitState]) -> list[int] | None:
         needs = self.needs
         mine = [units[group] for group, _ in scope.asks]
         can = [unit.can(ask) for unit, (_, ask) in zip(mine, scope.asks, strict=True)]
@@ -127,7 +127,7 @@ class SeveralRequests:
     def _lowest(
         self,
         *,
-        scope: Scope,
+        scope: CombinedGroups,
         mine: Sequence[UnitState],
         can: Sequence[int],
         request: int,
@@ -152,7 +152,7 @@ class SeveralRequests:
 
 
 def _straight(
-    scope: Scope, units: Sequence[UnitState], lows: Sequence[int], counts: Sequence[int]
+    scope: CombinedGroups, units: Sequence[UnitState], lows: Sequence[int], counts: Sequence[int]
 ) -> list[int] | None:
     """Return the result of always taking the first free device, None at a dead end.
 
@@ -182,7 +182,7 @@ def _straight(
 
 
 def _candidates(
-    scope: Scope, mine: Sequence[UnitState], lows: Sequence[int], request: int
+    scope: CombinedGroups, mine: Sequence[UnitState], lows: Sequence[int], request: int
 ) -> Iterator[tuple[int, int]]:
     """Yield the free devices that suit a request in order, each with its place in the scope."""
     for at, (group, ask) in enumerate(scope.asks):
@@ -254,7 +254,7 @@ def _served(
     for each in masks:
         asks = units.asked(counts, each)
         if asks and each[0]:
-            scopes.append(Scope(asks, (each[0] & -each[0]).bit_length() - 1))
+            scopes.append(CombinedGroups(asks, (each[0] & -each[0]).bit_length() - 1))
     scopes.sort(key=lambda scope: scope.lowest)
     plain = not claim.configs and not any(
         each.subrequest.tolerations or each.prioritized or each.device_class.configs

@@ -40,7 +40,7 @@ def deadline(asked: int | None = None) -> int:
 
 
 @dataclass(slots=True, kw_only=True)
-class Scope:
+class RequestScope:
     """One request of a user, over its view of the store.
 
     Until `until`, in nanoseconds of the wall clock, it may ask other servers if it `waits`, and

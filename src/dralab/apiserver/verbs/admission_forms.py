@@ -9,7 +9,7 @@ from dralab.api.status import ApiError
 from dralab.apiserver.access.admission.chain import Review
 from dralab.apiserver.access.admission.forms import MergeError, internal_error
 from dralab.apiserver.access.authorization.attributes import Attributes
-from dralab.apiserver.access.scope import Scope
+from dralab.apiserver.access.scope import RequestScope
 from dralab.apiserver.access.users import service_account
 from dralab.apiserver.managed_fields import typed
 from dralab.apiserver.managed_fields.forms import Form
@@ -32,13 +32,13 @@ class AdmissionForms:
         """The kinds that are served."""
         return self.context.kinds
 
-    def shown(self, kind: Kind, value: Mapping[str, Any], scope: Scope) -> JsonDict:
+    def shown(self, kind: Kind, value: Mapping[str, Any], scope: RequestScope) -> JsonDict:
         """Return an object in the version of a kind, with its type; its parts are shared."""
         found = self.context.rules.from_hub(kind, dict(value), scope)
         rest = {part: item for part, item in found.items() if part not in {"kind", "apiVersion"}}
         return {"kind": kind.kind, "apiVersion": kind.api_version, **rest}
 
-    def taken(self, kind: Kind, value: JsonDict, scope: Scope) -> JsonDict:
+    def taken(self, kind: Kind, value: JsonDict, scope: RequestScope) -> JsonDict:
         """Return an object that came in a version: decoded, defaulted, as it is stored. ApiError.
 
         Fields that its kind does not know are dropped, as a real server drops them here.

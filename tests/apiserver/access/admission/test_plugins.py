@@ -9,7 +9,7 @@ from dralab.api.kinds import Kinds
 from dralab.api.releases import MIXED, versions
 from dralab.apiserver.access.admission.chain import PluginChain, Review, Selective
 from dralab.apiserver.access.admission.selection import settings_of
-from dralab.apiserver.access.scope import Scope
+from dralab.apiserver.access.scope import RequestScope
 from dralab.apiserver.access.users import User
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
@@ -72,7 +72,7 @@ def test_plugins_do_not_look_at_writes_that_they_are_not_asked_about():
                     operation=operation, kind=kind, namespace="default", name="x", subresource="",
                     value=None if operation == "DELETE" else Unseen(),
                     old=None if operation == "CREATE" else Unseen(),
-                    scope=Scope(store=Unread(), user=User(name="jane")), options=WriteOptions(),
+                    scope=RequestScope(store=Unread(), user=User(name="jane")), options=WriteOptions(),
                 )  # fmt: skip
                 act(review)
     assert ("Priority", "pods", "CREATE") in refused

@@ -13,7 +13,7 @@ import orjson
 
 from dralab.api.kinds import Kind
 from dralab.apiserver.access.admission.registry import place_of
-from dralab.apiserver.access.scope import Scope
+from dralab.apiserver.access.scope import RequestScope
 from dralab.apiserver.access.users import User
 from dralab.apiserver.storage import Stored
 from dralab.values.json_types import JsonDict
@@ -60,7 +60,7 @@ class Review:
     subresource: str
     value: dict[str, Any] | None
     old: dict[str, Any] | None
-    scope: Scope
+    scope: RequestScope
     options: AskedOptions
     form: tuple[str, str, str] | None = None
     internal: bool = False

@@ -14,7 +14,7 @@ from dralab.apiserver.access.admission.chain import (
     Review,
     ValidatingAdmission,
 )
-from dralab.apiserver.access.scope import Scope
+from dralab.apiserver.access.scope import RequestScope
 from dralab.apiserver.metrics.families import DYNAMIC, AdmissionMetrics
 from dralab.apiserver.metrics.meters import now
 
@@ -126,7 +126,7 @@ class DynamicAdmission:
             raise
         self.metrics.plugins.since((name, review.operation, "false", type_), began)
 
-    def check_waiting(self, scope: Scope) -> None:
+    def check_waiting(self, scope: RequestScope) -> None:
         """Raise MustWait if a request of several writes might have to wait between them."""
         if self.active:
             scope.check_waits()

@@ -12,7 +12,7 @@ from dralab.api.kinds import Kind
 from dralab.apiserver.access.admission.chain import Review
 from dralab.apiserver.access.admission.forms import Forms, shown_for
 from dralab.apiserver.access.admission.matching import namespace_of
-from dralab.apiserver.access.scope import Scope
+from dralab.apiserver.access.scope import RequestScope
 from dralab.cel import types
 from dralab.cel.bounds import bound
 from dralab.cel.environment import Environment
@@ -131,7 +131,7 @@ class BriefBudget:
 
     __slots__ = ("left", "scope")
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: RequestScope) -> None:
         self.left = BRIEF
         self.scope = scope
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError, Cause
 from dralab.apiserver.access.admission.chain import Review
-from dralab.apiserver.access.scope import Scope
+from dralab.apiserver.access.scope import RequestScope
 from dralab.cel.functions.authorizer import Decide
 from dralab.values.json_types import JsonDict
 
@@ -19,11 +19,11 @@ class Forms(Protocol):
         """The kinds that are served."""
         ...
 
-    def shown(self, kind: Kind, value: Mapping[str, Any], scope: Scope) -> JsonDict:
+    def shown(self, kind: Kind, value: Mapping[str, Any], scope: RequestScope) -> JsonDict:
         """Return an object in the version of a kind, with its type. MustWait."""
         ...
 
-    def taken(self, kind: Kind, value: JsonDict, scope: Scope) -> JsonDict:
+    def taken(self, kind: Kind, value: JsonDict, scope: RequestScope) -> JsonDict:
         """Return an object of some version in its stored form. ApiError."""
         ...
 

@@ -14,7 +14,7 @@ import orjson
 from dralab.api.decoding import decoder_of
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.access.scope import MustWait, Scope
+from dralab.apiserver.access.scope import MustWait, RequestScope
 from dralab.apiserver.storage import Stored
 from dralab.apiserver.storage.watching.interfaces import EventType
 from dralab.apiserver.verbs.kinds.rules import Rules
@@ -31,7 +31,7 @@ class ObjectEncoder:
 
     shared = True
 
-    def __init__(self, kind: Kind, rules: Rules, scope: Scope | None = None) -> None:
+    def __init__(self, kind: Kind, rules: Rules, scope: RequestScope | None = None) -> None:
         self.kind = kind
         self.rules = rules
         self._scope = scope

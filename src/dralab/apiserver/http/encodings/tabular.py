@@ -8,7 +8,7 @@ import orjson
 from dralab.api.kinds import Kind
 from dralab.api.resource.features import changes_of
 from dralab.api.status import ApiError
-from dralab.apiserver.access.scope import Scope
+from dralab.apiserver.access.scope import RequestScope
 from dralab.apiserver.http.encodings.encoding import INITIAL_END, list_metadata
 from dralab.apiserver.http.tables import Printer, TableRow, custom_printer, printer_for, table
 from dralab.apiserver.storage import Stored
@@ -40,7 +40,7 @@ class TableEncoder:
         *,
         version: str,
         include: str,
-        scope: Scope | None = None,
+        scope: RequestScope | None = None,
     ) -> None:
         self.kind = kind
         self.rules = rules

@@ -18,7 +18,7 @@ import orjson
 from dralab.api.kinds import Kind
 from dralab.api.metadata import annotation_problems, label_problems
 from dralab.api.status import ApiError
-from dralab.apiserver.access.scope import MustWait, Scope
+from dralab.apiserver.access.scope import MustWait, RequestScope
 from dralab.apiserver.outgoing.answers import read_answer, status_words
 from dralab.apiserver.outgoing.targets import AWAITED, Overdue, Unreachable
 from dralab.apiserver.verbs.kinds.outgoing_calls import OutgoingCalls
@@ -104,20 +104,20 @@ class ConversionWebhook:
         """Whether versions are asked for that a write has to be converted to."""
         return bool(self._wanted - {self.hub})
 
-    def to_hub(self, kind: Kind, value: JsonDict, scope: Scope | None) -> JsonDict:
+    def to_hub(self, kind: Kind, value: JsonDict, scope: RequestScope | None) -> JsonDict:
         """Return an object in the version in which it is stored. ApiError, MustWait."""
         self._wanted.add(kind.api_version)
         return self._converted([value], self.hub, scope)[0]
 
-    def from_hub(self, kind: Kind, value: JsonDict, scope: Scope | None) -> JsonDict:
+    def from_hub(self, kind: Kind, value: JsonDict, scope: RequestScope | None) -> JsonDict:
         """Return a stored object in another version. ApiError, MustWait."""
         return self._in_version([value], kind.api_version, scope)[0]
 
-    def prepare(self, kind: Kind, values: Sequence[JsonDict], scope: Scope) -> None:
+    def prepare(self, kind: Kind, values: Sequence[JsonDict], scope: RequestScope) -> None:
         """Convert several objects in one call. ApiError, MustWait."""
         self._in_version(values, kind.api_version, scope)
 
-    def foresee(self, value: JsonDict, scope: Scope) -> None:
+    def foresee(self, value: JsonDict, scope: RequestScope) -> None:
         """Convert an object that is about to be stored to the requested versions.
 
         If that fails, the requests for it say why. MustWait.
@@ -131,7 +131,7 @@ class ConversionWebhook:
                 self._failures[_place(value, api_version)] = value, error
 
     def _in_version(
-        self, values: Sequence[JsonDict], api_version: str, scope: Scope | None
+        self, values: Sequence[JsonDict], api_version: str, scope: RequestScope | None
     ) -> list[JsonDict]:
         self._wanted.add(api_version)
         known = [self._known(value, api_version) for value in values]
@@ -157,7 +157,7 @@ class ConversionWebhook:
         return None
 
     def _converted(
-        self, values: Sequence[JsonDict], api_version: str, scope: Scope | None
+        self, values: Sequence[JsonDict], api_version: str, scope: RequestScope | None
     ) -> list[JsonDict]:
         """Call the webhook. ApiError, MustWait.
 
@@ -172,7 +172,7 @@ class ConversionWebhook:
         return [self._made_of([value], api_version, scope)[0] for value in values]
 
     def _made_of(
-        self, values: Sequence[JsonDict], api_version: str, scope: Scope | None
+        self, values: Sequence[JsonDict], api_version: str, scope: RequestScope | None
     ) -> list[JsonDict]:
         if scope is None:
             before, failure = self._failures.get(_place(values[0], api_version), ({}, MustWait()))

@@ -17,7 +17,7 @@ from dralab.api.releases import MIXED
 from dralab.api.resource.features import DEFAULT_1_36, Features, off_in
 from dralab.api.scalar_decoding import DecodingError
 from dralab.api.strategy import Strategy
-from dralab.apiserver.access.scope import Scope
+from dralab.apiserver.access.scope import RequestScope
 from dralab.apiserver.made_once import made_once
 from dralab.apiserver.storage import Stored
 from dralab.apiserver.verbs.kinds import devices
@@ -185,19 +185,19 @@ class Rules:
         webhook = self.webhooks.get(kind.hub) if kind.custom is not None else None
         return webhook is not None and (not self.is_hub(kind) or webhook.is_asked)
 
-    def prepare(self, kind: Kind, found: Sequence[Stored], scope: Scope) -> None:
+    def prepare(self, kind: Kind, found: Sequence[Stored], scope: RequestScope) -> None:
         """Convert all of these objects at once, if a webhook does that. ApiError, MustWait."""
         webhook = self.webhooks.get(kind.hub) if kind.custom is not None else None
         if webhook is not None and found and not self.is_hub(kind):
             webhook.prepare(kind, [stored.value for stored in found], scope)
 
-    def foresee(self, kind: Kind, value: JsonDict, scope: Scope) -> None:
+    def foresee(self, kind: Kind, value: JsonDict, scope: RequestScope) -> None:
         """Convert an object that is about to be stored, if a webhook does that. MustWait."""
         webhook = self.webhooks.get(kind.hub) if kind.custom is not None else None
         if webhook is not None:
             webhook.foresee(value, scope)
 
-    def to_hub(self, kind: Kind, value: JsonDict, scope: Scope | None = None) -> JsonDict:
+    def to_hub(self, kind: Kind, value: JsonDict, scope: RequestScope | None = None) -> JsonDict:
         """Return an object in its stored form. ApiError, MustWait."""
         if self.is_hub(kind):
             return value
@@ -215,7 +215,7 @@ class Rules:
         found = strategy.updated({**value, "apiVersion": version})
         return {**found, "apiVersion": value["apiVersion"]}
 
-    def from_hub(self, kind: Kind, value: JsonDict, scope: Scope | None = None) -> JsonDict:
+    def from_hub(self, kind: Kind, value: JsonDict, scope: RequestScope | None = None) -> JsonDict:
         """Return a stored object in the version of `kind`; the stored one is not changed.
 
         Without the scope of a request nobody can wait for a webhook. ApiError, MustWait.

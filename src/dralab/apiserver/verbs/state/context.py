@@ -16,8 +16,7 @@ from dralab.apiserver.access.authentication.service_accounts import (
     ServiceAccountTokens,
 )
 from dralab.apiserver.access.authorization.attributes import Attributes, Authorizer, forbidden
-from dralab.apiserver.access.scope import Scope as AccessScope
-from dralab.apiserver.access.scope import deadline
+from dralab.apiserver.access.scope import RequestScope, deadline
 from dralab.apiserver.access.users import ADMIN, User
 from dralab.apiserver.guarded import guarded_by
 from dralab.apiserver.long_work import LongWork
@@ -164,7 +163,7 @@ class Context:
 
 
 @dataclass(slots=True, kw_only=True)
-class Scope(AccessScope):
+class Scope(RequestScope):
     """A request to the verbs of a server, and how it writes. DeleteOptions are given beside it."""
 
     context: Context

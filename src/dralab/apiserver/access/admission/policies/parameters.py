@@ -10,7 +10,7 @@ from dralab.api.kinds import Kind
 from dralab.apiserver.access.admission.chain import Review
 from dralab.apiserver.access.admission.forms import Forms
 from dralab.apiserver.access.admission.policies.definitions import AdmissionPolicy, PolicyBinding
-from dralab.apiserver.access.scope import Scope
+from dralab.apiserver.access.scope import RequestScope
 from dralab.apiserver.storage import Key, Stored
 from dralab.cel.json_values import from_json
 from dralab.objects.metadata import labels_of
@@ -84,7 +84,7 @@ class Parameters:
         except SelectorError as error:
             raise ParameterError(str(error)) from error
 
-    def _value(self, kind: Kind, stored: Stored, scope: Scope) -> Any:
+    def _value(self, kind: Kind, stored: Stored, scope: RequestScope) -> Any:
         place = (stored.key, kind.api_version)
         kept = self._values.get(place)
         if kept is not None and kept[0] == stored.revision:
