@@ -1,6 +1,7 @@
 """`dralab.open`: every source that it takes, and the answers beside those of the commands."""
 
 import json
+import tarfile
 
 import pytest
 import yaml
@@ -114,6 +115,59 @@ def test_a_kubeconfig_is_known_by_its_content(tmp_path):
             )
         )
         assert list(dralab.open(path, [worker("n5")]).nodes) == ["n5"]
+
+
+def in_a_folder(tmp_path):
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    for number, obj in enumerate(objects()):
+        (folder / f"{number}.yaml").write_text(yaml.safe_dump(obj))
+    return folder
+
+
+def in_an_archive(tmp_path):
+    path = tmp_path / "dump.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(in_a_folder(tmp_path), "dump")
+    return path
+
+
+def in_a_snapshot(tmp_path):
+    path = tmp_path / "cluster.snapshot"
+    done = CliRunner().invoke(main, ["snapshot", "-f", str(in_a_folder(tmp_path)), "-o", str(path)])
+    assert done.exit_code == 0, done.output
+    return path
+
+
+@pytest.mark.parametrize("written", [in_a_folder, in_an_archive, in_a_snapshot])
+def test_folders_archives_and_snapshots_are_read_alike(written, tmp_path):
+    lab = dralab.open(written(tmp_path))
+    assert list(lab.nodes) == ["n1"]
+    assert lab.explain("waits").code == dralab.open(objects()).explain("waits").code
+
+
+def test_a_cluster_that_serves_others_is_read():
+    with dralab.Cluster() as cluster:
+        assert list(dralab.open(cluster, [worker("n5")]).nodes) == ["n5"]
+
+
+def test_a_fleet_is_generated():
+    lab = dralab.open({"h100": 2, "l40s": 1}, [pod("p")])
+    assert len(lab.nodes) == 3
+    assert lab.explain("p").fits
+    assert "waits" in lab._repr_html_()
+    assert "3 nodes" in lab._repr_html_()
+    with pytest.raises(dralab.UnknownObject, match="no shape 'h900'; known: a100"):
+        dralab.open({"h900": 1})
+
+
+def test_every_answer_shows_itself_in_a_notebook():
+    lab = dralab.open(objects())
+    answers = [lab.explain("waits"), lab.what_if(add_nodes=1), lab.plan(), lab.defragment("waits")]
+    for each in answers:
+        shown = each._repr_html_()
+        assert shown.startswith("<"), each
+        assert "<script" not in shown
 
 
 def test_what_may_not_be_listed_is_told():

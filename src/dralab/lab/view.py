@@ -1,6 +1,7 @@
 """A cluster to query: `dralab.open` reads it once, and the answers are those of the commands."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import Final, Protocol
@@ -24,9 +25,11 @@ from dralab.capacity.what_if import what_if
 from dralab.explanation.answers import NoResult, already_allocated, answers, placed_on
 from dralab.explanation.why import why
 from dralab.files.reading import read
+from dralab.fleet import rendering, shapes
 from dralab.kernel.clock import WallClock
 from dralab.lab.answers import (
     AllocationAnswer,
+    ColumnTable,
     ExplanationAnswer,
     MovesAnswer,
     PlanAnswer,
@@ -58,7 +61,7 @@ class WithClient(Protocol):
         ...
 
 
-Source = str | PathLike[str] | WithClient | Iterable[JsonDict]
+Source = str | PathLike[str] | WithClient | Iterable[JsonDict] | Mapping[str, int]
 
 
 class BadInput(ValueError):  # noqa: N818 - it says what it is about
@@ -83,8 +86,9 @@ def open(*sources: Source) -> "Lab":  # noqa: A001 - dralab.open, as gzip.open
     """Return a cluster as it is now, to ask about.
 
     A source is a manifest, a directory or archive of manifests, a snapshot, a kubeconfig, a running
-    `Cluster` or `SimulatedCluster`, or objects as mappings. Files after a cluster count as applied
-    to it. Nothing is ever written to a cluster. BadInput: what is wrong with the input.
+    `Cluster` or `SimulatedCluster`, objects as mappings, or a fleet to generate, such as
+    `{"h100": 8}` (shapes of `dralab generate`). Files after a cluster count as applied to it.
+    Nothing is ever written to a cluster. BadInput: what is wrong with the input. UnknownObject.
     """
     objects: list[JsonDict] = []
     not_judged: list[str] = []
@@ -106,9 +110,24 @@ def _objects_of(source: Source, not_judged: list[str]) -> list[JsonDict]:
     client = getattr(source, "client", None)
     if client is not None:
         return _of_cluster(client, not_judged)
+    if isinstance(source, Mapping):
+        return _generated(source)
     if isinstance(source, Iterable):
         return list(source)
-    raise TypeError(f"{source!r} is no path, cluster, or list of objects")
+    raise TypeError(f"{source!r} is no path, cluster, fleet or list of objects")
+
+
+def _generated(counts: Mapping[str, int]) -> list[JsonDict]:
+    """Return the nodes of shapes, with their devices. UnknownObject."""
+    found: list[JsonDict] = []
+    for shape, count in counts.items():
+        try:
+            sample = shapes.sample(shape, nodes=count)
+        except shapes.UnknownShape:
+            known = ", ".join(shapes.names())
+            raise UnknownObject(f"no shape {shape!r}; known: {known}") from None
+        found = merged(found, [*rendering.nodes(sample), *rendering.v1(sample)])
+    return found
 
 
 def _is_kubeconfig(path: Path) -> bool:
@@ -311,6 +330,10 @@ class Lab:
         if self._model is None:
             self._model = ClusterModel(self.objects)
         return self._model
+
+    def _repr_html_(self) -> str:
+        waiting = ColumnTable(("waits",), [(name,) for name in self.pending])
+        return f"<p>{escape(repr(self))}</p>{waiting._repr_html_() if len(waiting) else ''}"
 
     def __repr__(self) -> str:
         cluster = self._cluster
