@@ -12,11 +12,14 @@ from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
 from dralab.apiserver.access.users import User
 from dralab.apiserver.http import access
+from dralab.apiserver.http.connections.port_wire import PortFailure
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
 from dralab.node.forwarding import forwarded
 from dralab.runtime.resources import ENDPOINTS, NAMESPACES, NODES, PODS, SERVICES
 
 BASE = "/api/v1/namespaces/proxy"
+SILENT = 2  # a port that takes longer than there is time to connect
+LATE = threading.Event()
 REFUSED = "dial tcp 10.8.0.1:{}: connect: connection refused"
 
 
@@ -76,7 +79,12 @@ class Node:
     def answer(self, node, wanted):
         if node == "pretend":
             raise ApiError.bad_request("pod x has no ports: the simulated runtime runs none")
-        return forwarded(wanted, "127.0.0.1", lambda port: port == self.port)
+        return forwarded(wanted, "127.0.0.1", self.owns)
+
+    def owns(self, port):
+        if port == SILENT:
+            LATE.wait(5)
+        return port == self.port
 
     def page(self, node, request):
         return HttpResponse(body=f"{request.path}?{request.query}".encode())
@@ -128,6 +136,25 @@ def words(answer):
     found = json.loads(body)
     assert found["code"] == status
     return status, found["reason"], found["message"].removeprefix("error trying to reach service: ")
+
+
+def test_a_process_that_does_not_answer_in_time_is_reported_so(ask, monkeypatch):
+    monkeypatch.setattr("dralab.node.forwarding.CONNECT_TIME", 0.01)
+    answer = ask(f"/pods/web:{SILENT}/proxy/")
+    LATE.set()
+    assert words(answer) == (503, "ServiceUnavailable", f"dial tcp 10.8.0.1:{SILENT}: i/o timeout")
+
+
+@pytest.mark.parametrize(
+    ("said", "failure"),
+    [
+        (PortFailure.TIMEOUT.told("nothing answers at 10.8.0.1:80"), PortFailure.TIMEOUT),
+        (PortFailure.REFUSED.told("timeout: no"), PortFailure.REFUSED),
+        ("an error of another node", PortFailure.REFUSED),
+    ],
+)
+def test_a_failure_of_a_port_is_read_as_it_was_written(said, failure):
+    assert PortFailure.of(said.encode()) is failure
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])

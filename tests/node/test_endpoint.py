@@ -396,7 +396,7 @@ def test_a_port_where_nothing_listens_is_said_on_the_error_stream(lab):
         error, data = tunnel.open(port)
         said = tunnel.until_over(data, error)
     assert said[0] == b""
-    assert said[1].startswith(f"failed to connect to 127.0.0.1:{port}: ".encode())
+    assert said[1].startswith(f"refused: failed to connect to 127.0.0.1:{port}: ".encode())
 
 
 def test_a_port_of_another_program_is_not_reached(lab, echo):
@@ -409,7 +409,7 @@ def test_a_port_of_another_program_is_not_reached(lab, echo):
                 tunnel = Tunnel(session)
                 error, data = tunnel.open(port)
                 said = tunnel.until_over(data, error)
-            why = f"failed to connect to 127.0.0.1:{port}: no process of the pod listens there"
+            why = f"refused: failed to connect to 127.0.0.1:{port}: no process of the pod listens there"
             assert said == [b"", why.encode()]
 
 
@@ -444,7 +444,7 @@ def test_the_channels_of_the_python_clients_lead_to_ports(lab, echo):
         session.send(b"\0hello")
         found = sorted([session.receive(), session.receive()])
         assert found[0] == b"\0hello"
-        assert found[1].startswith(b"\3failed to connect")
+        assert found[1].startswith(b"\3refused: failed to connect")
 
 
 def test_a_client_that_names_no_protocol_gets_the_channels_of_old(lab, echo):

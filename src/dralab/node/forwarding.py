@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from dralab.api.status import ApiError
 from dralab.apiserver.http.connections.byte_feeds import Feed
+from dralab.apiserver.http.connections.port_wire import PortFailure
 from dralab.apiserver.http.messages import Answer, Upgrade
 from dralab.apiserver.http.proxying.nodes import NodeRequest, chosen, connected
 from dralab.node.spdy import CANCEL, REFUSED, Frame, FrameReader, FrameType, FrameWriter, SpdyError
@@ -134,10 +135,11 @@ class _Connection:
                 client.ends.came(self.number, data)
                 await client.wait_for_room()
         except TimeoutError:
-            problem = f"nothing answers at {where}"
+            problem = PortFailure.TIMEOUT.told(f"nothing answers at {where}")
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            problem = f"failed to connect to {where}: {why}" if writer is None else why
+            refused = PortFailure.REFUSED.told(f"failed to connect to {where}: {why}")
+            problem = refused if writer is None else why
         finally:
             if not self.opened.done():
                 self.opened.set_result(None)

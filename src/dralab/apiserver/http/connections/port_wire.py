@@ -8,6 +8,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
+from enum import StrEnum
 from http import HTTPStatus
 from typing import Final
 
@@ -36,6 +37,30 @@ KEPT_BACK: Final = frozenset(
     }
 )  # fmt: skip
 BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
+
+
+class PortFailure(StrEnum):
+    """Why a port of a pod cannot be reached, as the error channel of a port-forward begins."""
+
+    TIMEOUT = "timeout"
+    REFUSED = "refused"
+
+    def told(self, why: str) -> str:
+        """Return what is written to the error channel."""
+        return f"{self}: {why}"
+
+    @classmethod
+    def of(cls, content: bytes) -> "PortFailure":
+        """Return the failure that a node has written; one of another program is a refusal."""
+        found = content.partition(b":")[0]
+        return next((each for each in cls if each.encode() == found), cls.REFUSED)
+
+
+# As Go's net package has them.
+FAILURES: Final = {
+    PortFailure.TIMEOUT: "i/o timeout",
+    PortFailure.REFUSED: "connect: connection refused",
+}
 
 
 class NotReached(Exception):  # noqa: N818 - a fact, which becomes a Status
@@ -116,9 +141,7 @@ class PortWire:
         self._left[channel] = self._left.get(channel, 0) - skipped
         content = content[skipped:]
         if channel == ERRORS and content:
-            late = b"nothing answers" in content
-            why = "i/o timeout" if late else "connect: connection refused"
-            self._raise(f"dial tcp {self.address}: {why}")
+            self._raise(f"dial tcp {self.address}: {FAILURES[PortFailure.of(content)]}")
         return content if channel == DATA else b""
 
     def _raise(self, why: str) -> bytes:
