@@ -79,10 +79,11 @@ conformance: $(READY) ## slow suites and real clients; ONLY="tests/cel" for a pa
 	@$(COMPILE)
 	$(BIN)/python -m pytest -q --timeout 3600 -m conformance $(ONLY)
 
-nightly: $(READY) ## attack for two hours: 200,000 requests, histories, kills, watchers, 10,000 seeds of faults
+nightly: $(READY) ## attack for hours: 200,000 requests, histories, kills, watchers, seeds of faults and orders, rights beside a real server
 	@$(COMPILE)
 	DRALAB_REQUESTS=200000 DRALAB_OPERATIONS=67000 DST_SEEDS=500 DST_FIRST=$(or $(FIRST),0) \
-	  $(BIN)/python -m pytest -q -s --timeout 7200 -m conformance tests/reliability tests/testing/test_own_parts.py
+	  $(BIN)/python -m pytest -q -s --timeout 7200 -m conformance tests/reliability tests/testing/test_own_parts.py \
+	  tests/apiserver/test_interleavings.py tests/conformance/test_permission_matrix.py
 
 release: $(READY) ## build wheel, source archive, checksums and SBOM into dist/, the same bytes twice
 	@$(BIN)/python -m pip install --quiet --group release

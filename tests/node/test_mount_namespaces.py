@@ -1,7 +1,11 @@
 """Containers with mount namespaces: what they find at their paths, and what stays as it was."""
 
+import json
 import os
+import shutil
+import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +27,7 @@ needs_namespaces = pytest.mark.skipif(
 )
 
 
+NOBODY = 65534
 needs_root = pytest.mark.skipif(
     sys.platform != "linux" or os.getuid() != 0 or problem() != "", reason="not root"
 )
@@ -438,3 +443,32 @@ def test_a_container_has_control_groups_of_its_own(bench, groups):
     assert "/" in written.splitlines()[2:]
     left = Path("/sys/fs/cgroup").glob(f"**/dralab-{os.getpid()}/pod*")
     assert list(left) == []
+
+
+@pytest.fixture
+def place_of_nobody():
+    """A directory of another user: pytest's own are for this one alone."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chown(name, NOBODY, NOBODY)
+        yield Path(name)
+
+
+@needs_root
+def test_a_container_of_a_user_who_is_not_root_can_write_to_devices(node, place_of_nobody):
+    """Where something is mounted below /dev, as the termination log is, it is made anew."""
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin")
+    if python is None:
+        pytest.skip("no Python that other users may run")
+    spec = spec_of(start([], message_path="/dev/termination-log"), node, place_of_nobody, {})
+    file, script = place_of_nobody / "spec", place_of_nobody / "launcher.py"
+    file.write_text(json.dumps(spec))
+    script.write_text(Path(mount_launcher.__file__).read_text())
+    command = "echo x > /dev/null && echo x > /dev/termination-log && id -u && stat -c %a / /dev"
+    found = subprocess.run(
+        [python, str(script), str(file), "sh", "-c", command],
+        user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if "unshare" in found.stderr:
+        pytest.skip("users may make no namespaces on this machine")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout.split() == ["0", "755", "755"]

@@ -57,6 +57,16 @@ def _mount(source: str, target: str, kind: str, flags: int, options: str = "") -
     _checked(_libc.mount(*texts[:3], ctypes.c_ulong(flags), texts[3]), f"mount {target}")
 
 
+def _empty(target: str, machine: str) -> None:
+    """Mount an empty file system in the place of a directory of the machine, with its mode.
+
+    Its own mode would be that of /tmp, where the kernel lets nobody open devices and files of
+    others to write as a shell does (`fs.protected_regular`).
+    """
+    mode = stat.S_IMODE(os.stat(machine).st_mode) if os.path.isdir(machine) else 0o755
+    _mount("none", target, "tmpfs", 0, f"mode={mode:o}")
+
+
 def unshare() -> None:
     """Leave the machine's mount and UTS namespaces; without root, by a user namespace."""
     uid, gid = os.getuid(), os.getgid()
@@ -79,7 +89,7 @@ class Root:
         self.targets: set[str] = set()  # where the container's mounts are
         self.own = {"/"}  # directories of which the entries are ours
         self.filled: list[str] = []  # where entries of the machine are shown
-        _mount("none", path, "tmpfs", 0)
+        _empty(path, "/")
         # Otherwise it would appear again below what is mounted into it.
         _mount("", path, "", MS_UNBINDABLE)
         self._fill("/")
@@ -120,7 +130,7 @@ class Root:
             return
         self.ensure(path, file=False)
         if path not in self.own:
-            _mount("none", self.at(path), "tmpfs", 0)
+            _empty(self.at(path), path)
             self._fill(path)
             self.own.add(path)
 
@@ -151,7 +161,7 @@ class Root:
         _libc.umount2(place.encode(), MNT_DETACH)  # with all that lies in it
         shown = groups["show"]
         if [name for _, name in shown] != [""]:
-            _mount("none", place, "tmpfs", 0)
+            _empty(place, groups["at"])
         for source, name in shown:
             path = os.path.join(groups["at"], name).rstrip("/")
             if name:
