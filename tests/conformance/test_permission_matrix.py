@@ -136,6 +136,7 @@ def prepare(asking):
 
 def matrix(asking, resources):
     """Return what each user may do."""
+    asking.line.close()  # the server has closed it if the other one took two minutes
     found = {}
     asked = [(group, resource, verb) for group, resource in resources for verb in VERBS]
     for who in USERS:

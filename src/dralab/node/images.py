@@ -59,7 +59,7 @@ def image_map(entries: Sequence[str]) -> dict[str, list[str]]:
         image, equals, command = entry.partition("=")
         if not equals or not image:
             raise ImageMapError(
-                f'"{entry}" is none of IMAGE=COMMAND, IMAGE=/FOLDER/, IMAGE=/FILES/. and @FILE'
+                f'"{entry}" must be IMAGE=COMMAND, IMAGE=/FOLDER/, IMAGE=/FILES/. or @FILE'
             )
         found[image] = _words(image, command)
     return found
