@@ -29,7 +29,7 @@ from dralab.values.json_types import JsonDict
 
 
 class AttemptHost(Protocol):
-    """Carries decisions out."""
+    """Carries out decisions."""
 
     def now(self) -> int:
         """Return the time."""
@@ -42,11 +42,11 @@ class AttemptHost(Protocol):
     def changed(
         self, change: ClusterChange, helps: Callable[[PodInfo], bool] | None = None
     ) -> None:
-        """Let pods be retried that await such a change."""
+        """Retry pods that await such a change."""
         ...
 
     def place(self, item: QueuedPod, placement: PodPlacement) -> None:
-        """Bind a pod; the state counts it as placed already."""
+        """Bind a pod, which the state already counts as placed."""
         ...
 
     def explain(self, refusal: Refusal) -> str:
@@ -54,7 +54,7 @@ class AttemptHost(Protocol):
         ...
 
     def refuse(self, item: QueuedPod, message: str, nominated: str, *, soon: bool) -> None:
-        """Tell why a pod waits; `soon`: its claims are about to be made, so it may not have to."""
+        """Report why a pod waits; `soon`: its claims are about to be created."""
         ...
 
     def note_group(self, group: JsonDict, message: str | None) -> None:
@@ -62,11 +62,11 @@ class AttemptHost(Protocol):
         ...
 
     def give_back(self, pod: PodInfo, claims: list[JsonDict]) -> None:
-        """Free the devices of claims that keep a pod from every node."""
+        """Release the devices of claims that keep a pod from every node."""
         ...
 
     def evict(self, victim: PodInfo, winner: PodInfo, node: str) -> None:
-        """End a pod, for another one that will take its place."""
+        """Evict a pod for another one that will take its place."""
         ...
 
 
@@ -80,7 +80,7 @@ class Attempts:
         self.host = host
 
     def next(self) -> bool:
-        """Try the next pod; False: none is ready."""
+        """Try the next pod; False if none is ready."""
         item = self.queue.pop()
         if item is None:
             return False
@@ -165,14 +165,14 @@ class Attempts:
         return {each.pod.uid: each.node for each in eviction.placements}
 
     def _promise(self, pod: PodInfo) -> NominatedPod | None:
-        """Return what a pod was promised, while others still leave for it."""
+        """Return a pod's nomination, while others are still being evicted for it."""
         if is_under_way(self.state, pod):
             return self.state.nominees.get(pod.uid)
         self.state.nominees.pop(pod.uid, None)
         return None
 
     def _refuse(self, item: QueuedPod, refusal: Refusal, *, nominated: str | None = None) -> None:
-        """Let a pod wait; without a nominated node (None) others may be preempted for it."""
+        """Put a pod back as refused; without a nominated node (None), preemption may be tried."""
         message = self.host.explain(refusal)
         self.queue.add_unschedulable(item, refusal.lifted_by, refusal.kind)
         pod = item.pod
@@ -203,7 +203,7 @@ class Attempts:
         return eviction.node
 
     def _deallocate(self, pod: PodInfo) -> None:
-        """Give the devices of one of the pod's claims back, where they keep it from every node.
+        """Release the devices of one of the pod's claims, if they keep it from every node.
 
         As DynamicResources' PostFilter: only a claim that no other pod uses, one at a time.
         """

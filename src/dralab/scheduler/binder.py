@@ -1,4 +1,4 @@
-"""Binds a placed pod, in several steps that may wait.
+"""Binds a placed pod, in several asynchronous steps.
 
 Claims and volumes are written first. Then the scheduler waits until it has seen its own writes in
 the order of all writes, and until devices and volumes are ready; then `precedence` says whether the
@@ -49,13 +49,13 @@ class BindingListener(Protocol):
     def failed(
         self, item: QueuedPod, placement: PodPlacement, error: Exception, *, undo: bool = False
     ) -> None:
-        """Note that a pod could not be bound; `undo`: its devices are to be given back."""
+        """Note that a pod could not be bound; `undo`: release its devices."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class _Attempt:
-    """A pod on its way to a node: its claims as they were written, and the pod as of before."""
+    """A pod that is being bound: its written claims, and the pod before."""
 
     item: QueuedPod
     placement: PodPlacement
@@ -137,12 +137,12 @@ class Binder:
         self.manager.engine.offload(work, partial(self._written, attempt))
 
     def _check_lead(self) -> None:
-        """Refuse to write what was decided before this process was stopped. ApiError."""
+        """Refuse to write old decisions after this process was suspended. ApiError."""
         if not self._outcomes.leads:
             raise ApiError("Conflict", "another scheduler may hold the lease by now")
 
     def check_pending(self, key: NamespacedName) -> None:
-        """Look again at the pods that wait for a claim, or for a volume claim, of this name."""
+        """Check the pods again that wait for a claim, or a volume claim, of this name."""
         for uid, waiting in list(self._pending.items()):
             if key in waiting.claims or key in waiting.volumes:
                 self._look_at(uid)
@@ -176,15 +176,15 @@ class Binder:
         heappush(self._unseen, (awaited, self._count, attempt))
 
     def listed(self, items: Sequence[JsonDict], revision: str) -> None:
-        """Take all claims as of a revision."""
+        """Take over all claims as of a revision."""
         self._order.listed(items, revision)
 
     def changed(self, event: WatchEvent) -> None:
-        """Take the next change of a claim, in the order of the server's writes."""
+        """Handle the next change of a claim, in the order of the server's writes."""
         self._order.changed(event)
 
     def caught_up(self) -> None:
-        """Go on with the pods whose claims' writes have been seen by now."""
+        """Continue with the pods whose claims' writes have been seen by now."""
         # A server that began again may never come to the revisions it gave out before.
         anew, self._restarts = self._order.restarts != self._restarts, self._order.restarts
         while self._unseen and (anew or self._unseen[0][0] <= self._order.position):
@@ -192,7 +192,7 @@ class Binder:
             self._seen(attempt)
 
     def _check_watch(self, position: int) -> None:
-        """List the claims where the watch has not told of anything for long."""
+        """List the claims if the watch has been silent for too long."""
         if self._unseen:
             if self._order.position == position:
                 self._claims.refresh()
@@ -283,7 +283,7 @@ class Binder:
         self.manager.engine.offload(work, partial(self._bound, attempt))
 
     def _verdict(self, attempt: _Attempt) -> tuple[JsonDict, AllocationVerdict] | None:
-        """Return the first of the claims whose allocation does not count, and why."""
+        """Return the first claim whose allocation does not count, and why."""
         for claim in attempt.claims:
             verdict = self._precedence.verdict(claim)
             if not verdict.counts:
@@ -294,7 +294,7 @@ class Binder:
         return None
 
     def _contest(self, attempt: _Attempt, claim: JsonDict, verdict: AllocationVerdict) -> None:
-        """Take back an allocation that does not count, or others that stand against it."""
+        """Withdraw an allocation that does not count, or others that conflict with it."""
         client, now = self.manager.client, self.manager.now()
         losers = [(current, self._precedence.reason(current, claim)) for current in verdict.others]
         latest = self._claims.get(key_of(claim))

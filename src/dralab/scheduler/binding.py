@@ -45,7 +45,7 @@ class WrittenClaims(NamedTuple):
 def write_claims(
     client: Client, placement: PodPlacement, now: str, pod: JsonDict | None = None
 ) -> WrittenClaims:
-    """Write allocations and reservations, and what they take of the node.
+    """Write allocations and reservations, and the node resources that they consume.
 
     `pod` is the pod as it was read before. ApiError: another scheduler or the claim's owner was
     faster, or the server refuses. What was written before stays; `withdrawal` takes it back.
@@ -58,19 +58,19 @@ def write_claims(
 
 
 def may_have_been_written(error: Exception, placement: PodPlacement) -> bool:
-    """Return whether a failure of `write_claims` leaves open what is stored now."""
+    """Return whether a failure of `write_claims` leaves the stored state unknown."""
     return is_unanswered(error) or len(placement.plans) > 1
 
 
 def is_unanswered(error: Exception) -> bool:
-    """Return whether a failure leaves open whether the server did what it was asked for."""
+    """Return whether a failure leaves unknown whether the server carried out the request."""
     return not isinstance(error, ApiError) or error.code >= 500
 
 
 def _tell_pod(
     client: Client, placement: PodPlacement, claims: list[JsonDict], latest: JsonDict | None
 ) -> JsonDict | None:
-    """Write into the pod's status what its devices take of the node."""
+    """Write the node resources that its devices consume into the pod's status."""
     pod = placement.pod
     known = status_of(pod.obj).get("nodeAllocatableResourceClaimStatuses") or []
     made = synthetic_claims(placement, claims)
@@ -135,7 +135,7 @@ def _version_of(pod: JsonDict) -> str:
 
 
 def write_volumes(client: Client, placement: PodPlacement) -> None:
-    """Give claims their volumes, or tell their provisioners the node; others complete that."""
+    """Write volumes of claims, or the node for their provisioners; controllers complete it."""
     for claim, volume in placement.volumes:
         if volume is not None:
             if not volumes.belongs_to(volume, claim):
@@ -204,7 +204,7 @@ def awaits_conditions(claims: list[JsonDict]) -> bool:
 
 
 def given_up_at(claims: list[JsonDict], now: int) -> int:
-    """Return when devices that are not ready are given up: ten minutes after their allocation."""
+    """Return when to give up devices that are not ready: ten minutes after their allocation."""
     times = [
         from_rfc3339(stamp)
         for claim in claims
@@ -214,7 +214,7 @@ def given_up_at(claims: list[JsonDict], now: int) -> int:
 
 
 def conditions_met(claims: list[JsonDict]) -> bool | str:
-    """Return whether all devices are ready; a text where one of them never will be."""
+    """Return whether all devices are ready; an error text if one never will be."""
     ready = True
     for claim in claims:
         for device in allocated_devices(claim):

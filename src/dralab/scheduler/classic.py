@@ -95,7 +95,7 @@ class ClassicScheduling:
         return bool(mine and not idle and not over and classic_pod_claims(pod))
 
     def reconcile(self, key: NamespacedName) -> int | None:
-        """Take a pod one step further, or record what it waits for."""
+        """Advance a pod by one step, or record what it waits for."""
         pod = self.pods.get(key)
         if pod is None or not self._is_waiting(pod):
             return None
@@ -134,7 +134,7 @@ class ClassicScheduling:
         classes: dict[str, JsonDict],
         structured: dict[str, JsonDict],
     ) -> dict[str, list[JsonDict]]:
-        """Return the nodes where a pod may go, with what its structured claims get there.
+        """Return the suitable nodes of a pod, with the allocations of its structured claims.
 
         `classes` are those of the claims without devices. ClassicClaimsWait: there is no such node.
         """
@@ -190,7 +190,7 @@ class ClassicScheduling:
     def _reaches(
         self, claims: dict[str, JsonDict], classes: dict[str, JsonDict], name: str
     ) -> bool:
-        """Return whether a node is where allocated claims are, and where open ones may go."""
+        """Return whether a node suits allocated claims and unallocated ones."""
         node = self.nodes.get(NamespacedName("", name))
         if node is None:
             return False
@@ -253,7 +253,7 @@ class ClassicScheduling:
     def _allocate(
         self, pod: JsonDict, claim: JsonDict, class_: JsonDict, allocation: JsonDict
     ) -> None:
-        """Give a claim what was found for it, for one pod; ClassicClaimsWait: it is too late."""
+        """Write an allocation of a claim for one pod; ClassicClaimsWait: it is too late."""
 
         def protect(latest: JsonDict) -> bool:
             return add_finalizer(latest, FINALIZER)
@@ -310,7 +310,7 @@ class ClassicScheduling:
                 raise
 
     def _give_up(self, pod: JsonDict, claims: dict[str, JsonDict]) -> None:
-        """Ask for the devices of one claim back that is unused and ties the pod to a node."""
+        """Request the deallocation of an unused claim that ties the pod to a node."""
         for claim in claims.values():
             status = status_of(claim)
             users = {user["uid"] for user in status.get("reservedFor") or ()}
@@ -339,7 +339,7 @@ class ClassicScheduling:
             return
 
     def _tell(self, pod: JsonDict, why: str) -> None:
-        """Write the reason for waiting into the pod's condition; once for each reason."""
+        """Write the reason for waiting into the pod's condition, once for each reason."""
         conditions = conditions_of(pod)
         if any(c["type"] == "PodScheduled" and c.get("message") == why for c in conditions):
             return

@@ -43,7 +43,7 @@ class SchedulingLoop(Protocol):
     def changed(
         self, change: ClusterChange, helps: Callable[[PodInfo], bool] | None = None
     ) -> None:
-        """Let pods be retried that await such a change."""
+        """Retry pods that await such a change."""
         ...
 
     def wake(self) -> None:
@@ -90,7 +90,7 @@ class ClusterEvents:
     def _follow(
         self, resource: Resource, put: Callable[[str, JsonDict | None], None], kind: str = ""
     ) -> None:
-        """Have the changes of a collection; of a `kind`, as the scheduler's own gates have it."""
+        """Follow the changes of a collection; with `kind`, without fields of disabled gates."""
 
         def change(old: JsonDict | None, new: JsonDict | None) -> None:
             obj = new if new is not None else old
@@ -222,7 +222,7 @@ class ClusterEvents:
             self._arrived(uid, node)
 
     def _arrived(self, uid: str, node: str) -> None:
-        """Retry pods that wait for such a pod, for affinity or an even spread."""
+        """Retry pods that wait for such a pod, for affinity or topology spread."""
         row = self.state.table.row_of.get(node)
         pod = None if row is None else self.state.table.pods[row].get(uid)
         if pod is not None:

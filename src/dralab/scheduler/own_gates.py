@@ -1,4 +1,4 @@
-"""What a scheduler knows of the objects it reads: fields whose gates are off are not there.
+"""Removes fields of disabled gates from the objects that a scheduler reads.
 
 A scheduler has the gates of its own release, which may be older than the server. What an allocation
 makes of a gate is `AllocationFeatures`.
@@ -39,7 +39,7 @@ READ: Final = {
 
 
 class OwnGates:
-    """The gates of a scheduler that are off; none unless it is told."""
+    """The disabled gates of a scheduler; none by default."""
 
     def __init__(self, off: frozenset[str] = frozenset()) -> None:
         self.off = off
@@ -52,7 +52,7 @@ class OwnGates:
             self._paths["PodGroup"].append(GANG)
 
     def known(self, kind: str, obj: JsonDict) -> JsonDict:
-        """Return an object as the scheduler knows it.
+        """Return an object without fields of disabled gates.
 
         >>> OwnGates(frozenset({"GenericWorkload"})).known("Pod", {"spec": {"schedulingGroup": {}}})
         {'spec': {}}

@@ -22,7 +22,7 @@ from dralab.values.json_types import JsonDict, JsonObject
 
 
 class SeenAllocation(NamedTuple):
-    """An allocation as it was seen: stored after one revision, and by another at the latest.
+    """An observed allocation: stored after one revision, and at another at the latest.
 
     `revision` is that of the claim when it was last seen.
     """
@@ -39,7 +39,7 @@ class SeenAllocation(NamedTuple):
 
 
 class AllocationOrder:
-    """Follows the claims of a cluster: since when each has had its present allocation.
+    """Follows the claims of a cluster, and when each got its present allocation.
 
     `position` is the revision up to which everything was seen. `restarts` counts how often a
     server began again at a lower one.
@@ -55,7 +55,7 @@ class AllocationOrder:
         return self._seen.get(uid)
 
     def listed(self, items: Sequence[JsonDict], revision: str) -> None:
-        """Take all claims as of a revision; in which order they were allocated is not known."""
+        """Take over all claims as of a revision; their order of allocation is unknown."""
         before, self.position = self.position, int(revision or 0)
         if self.position < before:
             before = 0
@@ -78,7 +78,7 @@ class AllocationOrder:
         self._seen = found
 
     def changed(self, event: WatchEvent) -> None:
-        """Take the next change of a claim."""
+        """Handle the next change of a claim."""
         claim = event.object
         at, uid = revision_of(claim), uid_of(claim)
         allocation = None if event.type == "DELETED" else allocation_of(claim)
@@ -94,7 +94,7 @@ class AllocationOrder:
 
 
 class AllocationVerdict(NamedTuple):
-    """Whether an allocation counts; if not, why, and what is to be done about it.
+    """Whether an allocation counts; if not, why, and what to do about it.
 
     `lost`: it has to be taken back. `others`: of claims of which it is not known which came first,
     these have to be taken back.
@@ -110,7 +110,7 @@ COUNTS: Final = AllocationVerdict(counts=True)
 
 
 class Precedence:
-    """Judges allocations by the order in which they were stored, and by what is bound already."""
+    """Judges allocations by the order in which they were stored, and by bound pods."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Precedence:
         self._scheduler = scheduler
 
     def verdict(self, written: JsonDict) -> AllocationVerdict:
-        """Judge the allocation of a claim that was written, or found; its write has been seen."""
+        """Judge the allocation of a claim whose write has been seen."""
         uid = uid_of(written)
         mine = self.order.get(uid)
         name = f"claim {key_of(written)}"
@@ -164,7 +164,7 @@ class Precedence:
         )
 
     def reason(self, loser: JsonDict, winner: JsonDict) -> str:
-        """Return why one claim has to give back what it got, for its pods."""
+        """Return why one claim has to release its allocation, for its pods' conditions."""
         mine = self.order.get(uid_of(loser))
         if mine is None:
             return f"claim {key_of(loser)} has lost its devices"
@@ -210,7 +210,7 @@ class Precedence:
         return claim if claim is not None and uid_of(claim) == uid else None
 
     def _is_in_use(self, seen: SeenAllocation) -> bool:
-        """Return whether a pod is bound that counts on an allocation."""
+        """Return whether a bound pod uses an allocation."""
         claim = self._claims.get(seen.claim)
         return claim is not None and any(
             pod["spec"].get("nodeName") for pod in self.consumers(claim)

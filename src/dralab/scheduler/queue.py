@@ -119,7 +119,7 @@ class SchedulingQueue:
         return self._pods.get(uid)
 
     def add_pod(self, pod: PodInfo) -> None:
-        """Take a new pod; gated pods wait until their gates are gone."""
+        """Add a new pod; gated pods wait until their gates are removed."""
         item = self._pods.get(pod.uid)
         if item is None:
             self._number += 1
@@ -131,7 +131,7 @@ class SchedulingQueue:
             self._activate(item)
 
     def update_pod(self, pod: PodInfo) -> None:
-        """Take a pod whose object changed in a way that may matter."""
+        """Update a pod after a relevant change of its object."""
         item = self._pods.get(pod.uid)
         if item is None or pod.gates or item.where == "gated":
             self.add_pod(pod)
@@ -158,7 +158,7 @@ class SchedulingQueue:
         return None if item is None else self._take(item, "trying")
 
     def take_out(self, uid: str) -> None:
-        """Take a pod out of order: it is tried together with another of its gang."""
+        """Remove a pod out of order: it is tried together with another of its gang."""
         item = self._pods.get(uid)
         if item is not None:
             self._take(item, "trying")
@@ -166,7 +166,7 @@ class SchedulingQueue:
     def add_unschedulable(
         self, item: QueuedPod, awaits: ClusterChange, kind: Hashable = None
     ) -> None:
-        """Put a pod back that fits nowhere, until one of the changes it awaits."""
+        """Put back a pod that fits nowhere, until one of the changes that it awaits."""
         uid = item.pod.uid
         if uid not in self._pods:
             return
@@ -183,7 +183,7 @@ class SchedulingQueue:
         self._put(item, "unschedulable", heap, item.order_in_kind)
 
     def put_back(self, item: QueuedPod) -> None:
-        """Put a pod back that could not be bound through no fault of its own.
+        """Put back a pod whose binding failed for external reasons.
 
         It waits its back-off out, whether another pod is ready or not: a server that refuses what
         is written must not be asked without end (kube-scheduler's podErrorBackoffQ).
@@ -199,7 +199,7 @@ class SchedulingQueue:
             item.since = item.failed_at
 
     def wake_next_like(self, item: QueuedPod) -> None:
-        """Let the next of a pod's kind be tried, for this one was placed or is gone."""
+        """Retry the next pod of a kind, because this one was placed or deleted."""
         self._follow(item)
         if item.kind is not None:
             self._wake_first(item.kind)
@@ -207,7 +207,7 @@ class SchedulingQueue:
     def wake_for(
         self, change: ClusterChange, helps: Callable[[PodInfo], bool] | None = None
     ) -> int:
-        """Let pods be retried that await a change: the first of each kind; return how many.
+        """Retry pods that await a change: the first of each kind; return how many.
 
         `helps` says whether this very change may help a pod.
         """
@@ -225,7 +225,7 @@ class SchedulingQueue:
         return moved
 
     def wake_pods(self, uids: Iterable[str]) -> int:
-        """Let these very pods be retried, if they wait; return how many do."""
+        """Retry these pods, if they wait; return how many do."""
         if self._holding_up is not None and self._holding_up.pod.uid in (uids := set(uids)):
             self._holding_up = None
             return 1
@@ -236,7 +236,7 @@ class SchedulingQueue:
         return len(waiting)
 
     def wake_overdue(self) -> int:
-        """Let pods be retried that have waited for long, whatever they await."""
+        """Retry pods that have waited for long, whatever they await."""
         before, moved = self._now() - FORGOTTEN_AFTER, 0
         for kind in list(self._failed):
             if self._failures[kind].when <= before:
@@ -310,7 +310,7 @@ class SchedulingQueue:
         heapq.heappush(heap, (order, self._number, item.pod.uid))
 
     def _first(self, heap: _Heap) -> QueuedPod | None:
-        """Return the first pod of a heap; entries of pods that are no longer in it go."""
+        """Return the first pod of a heap; drops outdated entries."""
         while heap:
             _, entry, uid = heap[0]
             item = self._pods.get(uid)

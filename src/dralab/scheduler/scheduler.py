@@ -1,4 +1,4 @@
-"""The scheduler's main loop: it tries one pod after the other, and has the result written.
+"""The scheduler's main loop: it tries one pod after the other, and writes the result.
 
 `cluster_events` reports changes, `waiting_pods` holds the pods that wait; `cycle` and `gangs` find
 places, `binder` has them written, `pod_reports` says why a pod waits.
@@ -132,21 +132,21 @@ class Scheduler:
         return self._leads and self._may_act()
 
     def lead(self, may_act: "Callable[[], bool] | None" = None) -> None:
-        """Act from now on, as it does unless it is told to rest; `may_act` is asked each time."""
+        """Start acting (the default); `may_act` is asked each time."""
         self._leads, self._may_act = True, may_act or _always
         self.wake()
 
     def rest(self) -> None:
-        """Watch only, ready to take over."""
+        """Stop acting, and only watch."""
         self._leads = False
 
     def room_for(self, pod: JsonDict) -> list[str]:
-        """Return the nodes that a pod fits on but for its claims, the best first."""
+        """Return the nodes that fit a pod apart from its claims, the best first."""
         bare = {**pod, "spec": {k: v for k, v in pod["spec"].items() if k != "resourceClaims"}}
         return ranked(self.state, self.info(bare))
 
     def why_not(self, pod: JsonDict) -> str:
-        """Return all that can be said of why a pod fits nowhere now; empty if it fits."""
+        """Return the detailed reasons why a pod fits nowhere now; empty if it fits."""
         found = schedule(self.state, self.info(pod))
         if isinstance(found, PodPlacement):
             return ""
@@ -200,7 +200,7 @@ class Scheduler:
     # --- yes
 
     def place(self, item: QueuedPod, placement: PodPlacement) -> None:
-        """Have a placement written."""
+        """Write a placement."""
         self._binder.write(item, placement)
 
     def bound(self, item: QueuedPod, placement: PodPlacement) -> None:
@@ -216,7 +216,7 @@ class Scheduler:
     def failed(
         self, item: QueuedPod, placement: PodPlacement, error: Exception, *, undo: bool = False
     ) -> None:
-        """Take back a placement that could not be bound, and let its pod be retried."""
+        """Undo a placement that could not be bound, and retry its pod."""
         pod = placement.pod
         if self.state.placed.get(pod.uid) == placement.node:
             del self.state.placed[pod.uid]
@@ -279,7 +279,7 @@ class Scheduler:
         self._reports.group(group, message)
 
     def give_back(self, pod: PodInfo, claims: list[JsonDict]) -> None:
-        """Have the devices of claims freed that keep a pod from every node."""
+        """Release the devices of claims that keep a pod from every node."""
         self._give_back(pod, claims, "they keep the pod from every node")
 
     def _give_back(self, pod: PodInfo, claims: list[JsonDict], why: str) -> None:
@@ -294,7 +294,7 @@ class Scheduler:
             )
 
     def evict(self, victim: PodInfo, winner: PodInfo, node: str) -> None:
-        """Have a pod deleted, for another one that will take its place."""
+        """Evict a pod for another one that will take its place."""
         client, now, name = self.manager.client, self.manager.now(), self.name
         self.manager.engine.offload(
             lambda: binding.evict(client, victim, name, now), lambda _: None

@@ -1,4 +1,4 @@
-"""Structured parameters of classic DRA: the scheduler gives named resources by itself.
+"""Structured parameters of classic DRA: the scheduler allocates named resources.
 
 Source: kube-scheduler's DynamicResources plugin of Kubernetes 1.30, with its first fit (no going
 back on a choice) and its texts. Fixed here: several claims of one pod never share a device, which
@@ -42,7 +42,7 @@ class NamedResources:
         self.claims.index("node", lambda claim: {node for node, _, _ in held_by(claim)})
 
     def allocations(self, wanted: Sequence[tuple[JsonDict, JsonDict]], node: str) -> list[JsonDict]:
-        """Return the allocation of each claim (given with its class) on a node, all together.
+        """Return the allocations of all claims (given with their classes) on a node.
 
         ClassicClaimsWait: not all of them fit there, or their parameters are not there yet.
         """

@@ -1,4 +1,4 @@
-"""The pods that wait for a node, and the objects whose changes may help each of them."""
+"""The pods that wait for a node, and the objects that each of them waits for."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from dralab.scheduling.pods import PodInfo
 
 
 class WaitingPods:
-    """The queue, and who in it waits for a claim or with a pod group.
+    """The queue, with indexes by claims and pod groups.
 
     `wake` is called when some pod may be tried.
     """
@@ -20,7 +20,7 @@ class WaitingPods:
         self._by_group: dict[NamespacedName, set[str]] = {}
 
     def follow(self, pod: PodInfo) -> PodInfo:
-        """Note whose news a waiting pod must hear; return it."""
+        """Index a waiting pod by its claims and group; return it."""
         for name in pod.claim_names:
             self._by_claim.setdefault(NamespacedName(pod.key.namespace, name), set()).add(pod.uid)
         if pod.group:

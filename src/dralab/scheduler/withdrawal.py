@@ -1,4 +1,4 @@
-"""Takes allocations back although a binding that counts on them may still be under way.
+"""Withdraws allocations although a binding that uses them may still be under way.
 
 A binding carries the version that its pod had before the claims were written, so a change of the
 pod stops all bindings that were sent before. Hence three steps: the claim is read, its pods are
@@ -26,7 +26,7 @@ ATTEMPTS: Final = 5
 
 
 def withdraw(client: Client, claim: JsonDict, why: str, now: str) -> None:
-    """Take back the allocation of a claim as it was read, unless a pod that uses it is bound.
+    """Withdraw the allocation of a claim as it was read, unless a bound pod uses it.
 
     ApiError Conflict: such a pod is bound, or the claim has changed; it keeps what it has.
     """
@@ -39,7 +39,7 @@ def withdraw(client: Client, claim: JsonDict, why: str, now: str) -> None:
 
 
 def unreserve(client: Client, pod: PodInfo, claims: list[JsonDict], *, deallocate: bool) -> None:
-    """Take a pod off the claims it was reserved for; errors are left to the claim controller."""
+    """Remove a pod's reservations; errors are left to the claim controller."""
 
     def change(claim: JsonDict) -> bool:
         status = claim.get("status") or {}
@@ -62,7 +62,7 @@ def unreserve(client: Client, pod: PodInfo, claims: list[JsonDict], *, deallocat
 
 
 def give_back(client: Client, pod: PodInfo, claims: Iterable[JsonDict], why: str, now: str) -> None:
-    """Take a pod that is not bound off its claims, and back what no other pod has been promised.
+    """Remove the reservations of an unbound pod, and release claims that no other pod uses.
 
     What is refused is left as it is: the next attempt of the pod finds it.
     """
@@ -77,12 +77,12 @@ def give_back(client: Client, pod: PodInfo, claims: Iterable[JsonDict], why: str
 
 
 def marks_of(pod: JsonObject) -> list[JsonObject]:
-    """Return the conditions that say of a pod which allocations were being taken back."""
+    """Return a pod's conditions about withdrawn allocations."""
     return [each for each in conditions_of(pod) if each["type"].startswith(MARK)]
 
 
 def withdrawal_of(pod: JsonObject, claim: JsonDict) -> str:
-    """Return why an allocation is being taken back, as a pod was told; empty if it is not.
+    """Return why an allocation is being withdrawn, by a pod's condition; empty if it is not.
 
     A mark of before the last change of the claim has no effect any more.
     """
@@ -100,7 +100,7 @@ def _prefix(claim: JsonDict) -> str:
 
 
 def _consumers(client: Client, claim: JsonDict) -> Iterator[tuple[str, str, str]]:
-    """Yield namespace, name and uid of the pods that may count on an allocation."""
+    """Yield namespace, name and uid of the pods that may use an allocation."""
     key = key_of(claim)
     for consumer in consumers_of(claim):
         if consumer.get("resource") != "podgroups":
@@ -114,7 +114,7 @@ def _consumers(client: Client, claim: JsonDict) -> Iterator[tuple[str, str, str]
 def _mark(  # noqa: PLR0917 - which pod, and what it is told
     client: Client, key: NamespacedName, uid: str, claim: JsonDict, message: str, now: str
 ) -> None:
-    """Have bindings of a pod refused that were sent before. ApiError Conflict: it is bound."""
+    """Make earlier bindings of a pod fail, by changing it. ApiError Conflict: it is bound."""
     for attempt in range(ATTEMPTS):
         try:
             pod = client.get(PODS, key.name, key.namespace)

@@ -27,7 +27,7 @@ EXTENDED_CLAIM: Final = "<extended-resources>"
 
 
 class ClaimPlan(NamedTuple):
-    """What is to be written for one claim: its allocation, and who uses it.
+    """What to write for one claim: its allocation and its users.
 
     `claim` has no name where it does not exist yet (the claim for extended resources, whose
     `mappings` go into the pod's status).
@@ -40,7 +40,7 @@ class ClaimPlan(NamedTuple):
 
     @property
     def is_new(self) -> bool:
-        """Whether the claim is still to be made."""
+        """Whether the claim still has to be created."""
         return not self.claim["metadata"].get("name")
 
     @property
@@ -59,7 +59,7 @@ class InsufficientResource(NamedTuple):
 
 
 class NodeShortage(NamedTuple):
-    """A pod has its devices on a node, and yet cannot go there: why, as counted and in numbers."""
+    """A pod has its devices on a node but cannot run there: the reasons and the numbers."""
 
     reasons: tuple[Reason, ...]
     lacks: tuple[InsufficientResource, ...] = ()
@@ -77,7 +77,7 @@ class FormattedAmount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResourceRate:
-    """What one allocated device takes of one resource of its node.
+    """How much an allocated device consumes of one resource of its node.
 
     With `key` it is `times` what is consumed of that capacity (of all of it, `whole`, where the
     device has one user only), else `times` for the device.
@@ -92,14 +92,14 @@ class ResourceRate:
 
 
 class NodeAllocatableDevices:
-    """The devices that take something of their nodes, kept up to date with the slices."""
+    """The devices that consume node resources, kept up to date with the slices."""
 
     def __init__(self) -> None:
         self._rates: dict[DeviceId, tuple[ResourceRate, ...]] = {}
         self._devices: dict[str, list[DeviceId]] = {}
 
     def put_slice(self, name: str, wire: JsonObject | None) -> None:
-        """Take a new or changed ResourceSlice, or its end (None)."""
+        """Handle a new, changed or deleted (None) ResourceSlice."""
         for device in self._devices.pop(name, ()):
             self._rates.pop(device, None)
         if wire is None:
@@ -113,7 +113,7 @@ class NodeAllocatableDevices:
                 self._devices.setdefault(name, []).append(device)
 
     def charged(self, pod: PodInfo, plans: Iterable[ClaimPlan]) -> PodInfo | NodeShortage:
-        """Return the pod with what its devices take, or why no node may serve it with them."""
+        """Return the pod with its devices' consumption added, or why it cannot have them."""
         if not self._rates:
             return pod
         claimed: list[JsonObject] = []
@@ -207,7 +207,7 @@ def _is_used_by_others(plan: ClaimPlan) -> bool:
 
 
 def shared(name: str) -> NodeShortage:
-    """Return why a second pod may not have a claim."""
+    """Return why a second pod may not share a claim."""
     return NodeShortage((Reason(MAPPED_DEVICE_SHARED, (name,)),))
 
 
@@ -253,7 +253,7 @@ def _status(
 
 
 def _beyond_budget(pod: PodInfo, claimed: list[JsonObject]) -> NodeShortage | None:
-    """Return for which resource the pod's own budget is too small for its containers and claims."""
+    """Return the resource of which the pod-level request is too small for containers and claims."""
     spec = pod.obj["spec"]
     budget = requests_of_pod(spec)
     if not budget:

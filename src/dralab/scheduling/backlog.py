@@ -1,4 +1,4 @@
-"""What waits for devices among some objects: pods with their claims, and claims of no pod.
+"""What waits for devices among some objects: pods with their claims, and other claims.
 
 Objects as users write them: pods, and those of workloads, in the order of the input. Objects as a
 cluster has them: pods without a node, by priority and age, as kube-scheduler's queue has them;
@@ -50,7 +50,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """What wants devices: a pod with all of its claims that have none, or one claim alone.
+    """A pod with its unallocated claims, or one claim alone.
 
     `missing` says what the pod refers to that is not there; such a pod cannot be served.
     """
@@ -70,7 +70,7 @@ class Pending:
 
     @property
     def wants_devices(self) -> bool:
-        """Whether it has claims, or asks for what is not a node's own, such as example.com/gpu."""
+        """Whether it has claims, or requests extended resources such as example.com/gpu."""
         if self.claims or self.allocated or self.missing is not None:
             return True
         return any("/" in name for name in pod_requests(spec_of(self.pod)))
@@ -100,7 +100,7 @@ class Backlog:
         }
 
     def pending(self, nodes: Sequence[str], *, every: bool = False) -> list[Pending]:
-        """Return everything that wants devices: pods in their order, then claims of no pod.
+        """Return everything that waits for devices: pods in their order, then other claims.
 
         A DaemonSet has a pod for each of the nodes. With `every` pods that wait for anything else,
         or are being deleted, are in it too.
@@ -125,7 +125,7 @@ class Backlog:
 
     @staticmethod
     def without_devices(pod: JsonDict) -> Pending:
-        """Return a pod that has no claims as one that waits."""
+        """Return a pod without claims as a waiting one."""
         namespace, name = full_key(pod)
         return Pending(kind="pod", namespace=namespace, name=name, claims=(), pod=pod)
 
@@ -180,7 +180,7 @@ class Backlog:
         return claims if whole and all(allocation_of(claim) for claim in claims) else []
 
     def pods(self, nodes: Sequence[str]) -> list[JsonDict]:
-        """Return the pods of the input and those that its workloads ask for beside them."""
+        """Return the pods of the input, and those of its workloads."""
         pods = self._by_kind.get("Pod", ())
         stored = sorted((pod for pod in pods if _is_stored(pod)), key=_queued)
         written = [pod for pod in pods if not _is_stored(pod)]
@@ -202,7 +202,7 @@ class Backlog:
                 yield from pods_of(workload, nodes)
 
     def owner_of_claim(self, entry: PodClaim, pod: JsonDict, namespace: str) -> str:
-        """Return after whom a claim made from a template is named: the pod, or its PodGroup.
+        """Return the owner of a claim from a template: the pod, or its PodGroup.
 
         KEP-5729: an entry that equals one of the group is the group's, one claim for all.
         """
@@ -212,7 +212,7 @@ class Backlog:
         return group if item is not None and is_shared(entry, item) else own
 
     def claim_of(self, entry: PodClaim, namespace: str, owner: str) -> JsonDict | Reason | None:
-        """Return the claim of a pod's entry, what is missing, or None if it needs no claim."""
+        """Return the claim of a pod's entry, an error, or None if it needs no claim."""
         if entry.made == "":
             return None
         named = entry.claim or entry.made
@@ -235,7 +235,7 @@ class Backlog:
         return stored or self.exceeded(made) or made
 
     def exceeded(self, claim: JsonObject, beside: Iterable[JsonObject] = ()) -> Reason | None:
-        """Return which ResourceQuota keeps a claim from being made, `beside` those not stored."""
+        """Return the ResourceQuota that prevents a claim, `beside` others that are not stored."""
         namespace = namespace_of(claim)
         every = [*self._claims.values(), *beside]
         for item in self._by_kind.get("ResourceQuota", ()):
@@ -269,7 +269,7 @@ class Backlog:
 
 
 def bad_quantity(pod: Mapping[str, Any]) -> Reason | None:
-    """Return what keeps a pod's requests from being counted; None if they are quantities."""
+    """Return the invalid quantity of a pod's requests; None if all are valid."""
     try:
         pod_requests(spec_of(pod))
     except QuantityError as error:
@@ -278,7 +278,7 @@ def bad_quantity(pod: Mapping[str, Any]) -> Reason | None:
 
 
 def _waits(pod: JsonDict, claims: Pending) -> bool:
-    """Return whether a pod that has claims waits for devices, or for a node to use them on."""
+    """Return whether a pod with claims waits for devices, or for a node."""
     if is_finished(pod) or (_is_stored(pod) and is_deleting(pod)):
         return False
     runs = bool(spec_of(pod).get("nodeName")) and (_is_stored(pod) or not claims.wants_devices)

@@ -1,4 +1,4 @@
-"""Further nodes like one of a model: what a new machine of the kind would bring."""
+"""Copies of a node of a model, as a new machine of the kind would bring."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -12,7 +12,7 @@ NEW: Final = "new-"
 
 
 def copies(model: ClusterModel, name: str, count: int) -> Iterator[JsonDict]:
-    """Yield the objects of nodes like one that is there: its labels, taints, room and devices."""
+    """Yield the objects of copies of a node: labels, taints, amounts and devices."""
     node = model.node(name) or {}
     mine = [item for item in model.slices.values() if spec_of(item).get("nodeName") == name]
     for number in range(1, count + 1):

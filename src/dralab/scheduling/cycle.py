@@ -39,7 +39,7 @@ TRIED_NODES: Final = 100
 
 
 class Kept(Enum):
-    """What is kept of a kind of pods is not enough for a decision."""
+    """The kept scores of a kind of pods are not enough for a decision."""
 
     NOT_KEPT = auto()
 
@@ -49,7 +49,7 @@ NOT_KEPT: Final = Kept.NOT_KEPT
 
 @dataclass(frozen=True, slots=True)
 class NodeAttempt:
-    """A pod was tried on one node: its place there, or what the allocator or the node said.
+    """The result of trying a pod on one node: its placement, or the reason.
 
     `points` are those of the chosen alternatives, None if nothing had to be allocated.
     """
@@ -63,7 +63,7 @@ class NodeAttempt:
 def schedule(
     state: ClusterState, pod: PodInfo, among: Mask | None = None
 ) -> PodPlacement | Refusal:
-    """Return where a pod goes, or why it goes nowhere; `among` are the only nodes that count."""
+    """Return a pod's placement, or why it fits nowhere; `among` restricts the nodes."""
     table = state.table
     demand = state.demands.demand_of(pod)
     if isinstance(demand, BlockedPod):
@@ -89,7 +89,7 @@ def schedule(
 
 
 def _kept_kind(state: ClusterState, pod: PodInfo, demand: PodDemand) -> Hashable | None:
-    """Return the kind of a pod whose kin would be decided alike now; None otherwise."""
+    """Return the kind of a pod if all of that kind are decided alike now; else None."""
     return None if state.nominees or state.choice.by_object else kind_of(pod, demand)
 
 
@@ -100,7 +100,7 @@ def _by_kept_scores(
     demand: PodDemand,
     outcomes: dict[str, Outcome],
 ) -> PodPlacement | Literal[Kept.NOT_KEPT] | None:
-    """Return the same as `_placed`, from what is known of the pod's kind, if that is enough."""
+    """Return the same as `_placed`, from the kept scores of the pod's kind, if they suffice."""
     if kind is None or demand.ranked or (demand.signature and state.choice.devices is not None):
         return NOT_KEPT
     if state.kinds is None:
@@ -126,7 +126,7 @@ def _by_kept_scores(
 
 
 def placement(state: ClusterState, pod: PodInfo) -> PodPlacement | None:
-    """Return where a pod goes, None if nowhere: as `schedule`, for those who do not ask why."""
+    """Return a pod's placement, or None: like `schedule`, without reasons."""
     demand = state.demands.demand_of(pod)
     if isinstance(demand, BlockedPod):
         return None
@@ -145,7 +145,7 @@ def _placed(  # noqa: PLR0917 - what is found out on the way goes into both mapp
     shortages: dict[str, NodeShortage],
     among: Mask | None = None,
 ) -> PodPlacement | None:
-    """Find the best place for a pod; what is found out on the way goes into both mappings."""
+    """Find the best place for a pod; records attempts in both mappings."""
     fitting = passing(state, pod, demand)
     if among is not None:
         fitting &= among
@@ -175,7 +175,7 @@ def ranked(state: ClusterState, pod: PodInfo) -> list[str]:
 
 
 def kind_of(pod: PodInfo, demand: PodDemand) -> Hashable | None:
-    """Return the key of pods that fit or fail alike; None: the pod is a kind of its own."""
+    """Return the key of pods that fit or fail alike; None if the pod is unique."""
     by_pods = pod.affinity or pod.anti_affinity or pod.spread or pod.group
     if by_pods or pod.volume_claims or pod.ports:
         return None
@@ -191,7 +191,7 @@ def on_node(
     row: int,
     policy: Policy | None = None,
 ) -> NodeAttempt:
-    """Try a pod that passes the filters on one node: its devices, and room for what they take."""
+    """Try a pod on a node that passes the filters: its devices, and what they consume."""
     found = state.devices.plans(pod, demand, row, policy)
     if found.refused is not None:
         return NodeAttempt(None, found.refused)
@@ -212,7 +212,7 @@ def on_node(
 def _shortage(
     state: ClusterState, pod: PodInfo, charged: PodInfo, demand: PodDemand, row: int
 ) -> NodeShortage | None:
-    """Return what a node lacks for a pod with its devices; None if it lacks nothing."""
+    """Return what a node lacks for a pod with its devices, or None."""
     table, name = state.table, state.table.names[row]
     others = promised(state, charged, name)
     for other in others:
@@ -236,7 +236,7 @@ def _cheapest(  # noqa: PLR0917 - as of `_with_devices`
     shortages: dict[str, NodeShortage],
     policy: Policy,
 ) -> PodPlacement | None:
-    """Find the node, and the devices on it, that cost least; None: a policy cannot tell."""
+    """Find the cheapest node and its devices; None if a policy cannot rank."""
     while (row := state.devices.cheapest(policy, demand, fitting)) is not None:
         tried = on_node(state, pod, demand, row, policy)
         if tried.placement is not None:
@@ -298,7 +298,7 @@ def _fails_elsewhere(
     points: Scores,
     outcomes: dict[str, Outcome],
 ) -> bool:
-    """Return whether a selector fails on a node that was not tried; the outcome then says how.
+    """Return whether a selector fails on an untried node, whose outcome is then recorded.
 
     Such a pod goes nowhere, although there are devices for it: there is something wrong with it.
     kube-scheduler tries that many nodes for each pod. Here one pod does, for all that ask the same.

@@ -59,7 +59,7 @@ class ClaimDemand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodDemand:
-    """Everything that a pod wants in devices.
+    """All devices that a pod requests.
 
     `signature` names what is still to be allocated: pods that agree on it fit on the same nodes.
     `extended` maps extended resources to the class whose devices provide them.
@@ -82,14 +82,14 @@ NOTHING_WANTED: Final = PodDemand()
 
 @dataclass(frozen=True, slots=True)
 class BlockedPod:
-    """A pod cannot be tried at all, whatever the nodes; `demand` is what it wants, where known."""
+    """A pod cannot be tried on any node; `demand` is its demand, if known."""
 
     reason: Reason
     demand: PodDemand = NOTHING_WANTED
 
 
 class AskedDevices(NamedTuple):
-    """What unallocated claims ask for; `specs` are kept so that their ids stay theirs."""
+    """The requests of unallocated claims; `specs` are kept so that their ids stay valid."""
 
     specs: list[JsonObject]
     signature: bytes
@@ -98,7 +98,7 @@ class AskedDevices(NamedTuple):
 
 
 class DemandReader:
-    """Finds out what pods demand.
+    """Reads the demands of pods.
 
     `claim` looks a claim up by key, `group` a pod group; `in_flight` what was decided for a claim
     and is being written; `volumes` what a pod needs in volumes, or why it cannot be tried.
@@ -123,7 +123,7 @@ class DemandReader:
         self._known: dict[tuple[object, ...], AskedDevices] = {}
 
     def put_class(self, name: str, obj: JsonDict | None) -> None:
-        """Take a new or changed DeviceClass, or its end (None)."""
+        """Handle a new, changed or deleted (None) DeviceClass."""
         self._known.clear()
         if obj is None:
             self.classes.pop(name, None)
@@ -142,7 +142,7 @@ class DemandReader:
 
     @contextmanager
     def supposing(self, claims: Mapping[NamespacedName, JsonDict]) -> Iterator[None]:
-        """Take it in between that claims have another form."""
+        """Assume inside that claims have another form."""
         before = self._claim
         self._claim = lambda key: claims.get(key) or before(key)
         try:
@@ -151,12 +151,12 @@ class DemandReader:
             self._claim = before
 
     def claims_of(self, pod: PodInfo) -> list[JsonDict]:
-        """Return the claims that a pod names and that are there."""
+        """Return the existing claims that a pod names."""
         found = (self._claim(NamespacedName(pod.key.namespace, name)) for name in pod.claim_names)
         return [claim for claim in found if claim is not None]
 
     def demand_of(self, pod: PodInfo) -> PodDemand | BlockedPod:
-        """Return what a pod demands, or why it cannot be tried."""
+        """Return a pod's demand, or why it cannot be tried."""
         if has_device_claims(pod.obj):
             return BlockedPod(Reason(OTHER_API, (pod.key.namespace, pod.key.name)))
         there: list[tuple[JsonDict, dict[str, str]]] = []
@@ -197,7 +197,7 @@ class DemandReader:
         return demand if asked.missing is None else BlockedPod(asked.missing, demand)
 
     def _asked(self, specs: list[JsonObject], extended: list[tuple[str, int]]) -> AskedDevices:
-        """Return what specs of claims and extended resources come to.
+        """Return the combined requests of claims and extended resources.
 
         Claims that are made from one template share its spec: what is known of it is not found
         out again.
@@ -229,7 +229,7 @@ class DemandReader:
     def _made(
         self, pod: PodInfo, item: PodClaim
     ) -> tuple[JsonDict, dict[str, str]] | BlockedPod | None:
-        """Return the claim of an entry with its consumer, or why it lacks; None: none needed."""
+        """Return an entry's claim with its consumer, or why it is missing; None if not needed."""
         namespace, name = pod.key.namespace, item.name
         if name is None:
             known = self._not_made(pod, item) if self._not_made is not None else None

@@ -131,7 +131,7 @@ def _state(record: PoolRecord, device: Device, *, free: bool, held: bool, away: 
 
 
 def _of_node(node: JsonObject) -> str:
-    """Return the state that all unused devices of a node have; empty where it takes pods."""
+    """Return the state of all unused devices of a node; empty if it accepts pods."""
     if is_lost(node):
         return "unusable"
     return "cordoned" if is_unschedulable(node) else ""
@@ -142,7 +142,7 @@ def _is_tainted(device: Device) -> bool:
 
 
 def _fill(device: Device, consumed: Mapping[str, Number] | None, *, is_held: bool) -> int:
-    """Return how much of a device is held, in percent: the largest part of any capacity."""
+    """Return how much of a device is used, in percent: the largest share of any capacity."""
     if not is_held:
         return 0
     if not device.shareable or consumed is None:
@@ -157,7 +157,7 @@ def _fill(device: Device, consumed: Mapping[str, Number] | None, *, is_held: boo
 
 
 def _holders(cluster: Snapshot) -> dict[DeviceId, list[str]]:
-    """Return who holds each device; administrators who look on hold nothing."""
+    """Return the holders of each device; admin access holds nothing."""
     found: dict[DeviceId, list[str]] = {}
     for (namespace, name), claim in cluster.claims.items():
         users = [

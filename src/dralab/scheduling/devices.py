@@ -57,7 +57,7 @@ FEW_BITS: Final = 16
 
 
 class DevicePlans(NamedTuple):
-    """What to write where a pod goes to a node.
+    """What to write for a placement.
 
     `refused` is set where its claims cannot be met there; then there are no plans. `allocated` says
     whether anything had to be allocated, `points` how far alternatives are the preferred ones.
@@ -70,7 +70,7 @@ class DevicePlans(NamedTuple):
 
 
 class LentDevices(NamedTuple):
-    """What a claim holds, while it is taken to hold nothing."""
+    """What a claim holds while it is assumed to hold nothing."""
 
     claim: str
     holder: str
@@ -78,7 +78,7 @@ class LentDevices(NamedTuple):
 
 
 class ClusterDevices:
-    """Slices, classes and holdings, kept up to date by their watcher.
+    """Slices, classes and holdings of the cluster.
 
     Nodes have the numbers of their rows in the table. Changes of nodes and slices reach the fleet
     when it is next asked: many of them come at once. Allocations that are not written yet are kept
@@ -120,7 +120,7 @@ class ClusterDevices:
     # --- slices and classes
 
     def put_slice(self, name: str, wire: JsonDict | None) -> None:
-        """Take a new or changed ResourceSlice, or its end (None)."""
+        """Handle a new, changed or deleted (None) ResourceSlice."""
         old = self._slices.pop(name, None)
         if old is not None:
             del self._pools[old.driver, old.pool][name]
@@ -136,7 +136,7 @@ class ClusterDevices:
         self._note_change(found)
 
     def put_rule(self, name: str, rule: JsonDict | None) -> None:
-        """Take a new or changed DeviceTaintRule, or its end: the slices are read again."""
+        """Handle a new, changed or deleted DeviceTaintRule: the slices are read again."""
         if rule is None:
             self._rules.pop(name, None)
         else:
@@ -145,7 +145,7 @@ class ClusterDevices:
             self.put_slice(slice_name, self._wires[slice_name])
 
     def put_class(self, name: str, wire: JsonDict | None) -> None:
-        """Take a new or changed DeviceClass, or its end."""
+        """Handle a new, changed or deleted DeviceClass."""
         if wire is None:
             self._fleet.remove_class(name)
         else:
@@ -156,7 +156,7 @@ class ClusterDevices:
     # --- holdings
 
     def put_claim(self, claim: JsonDict) -> bool:
-        """Record a claim as the API has it; return whether devices became free."""
+        """Record a claim's stored state; return whether devices became free."""
         uid = uid_of(claim)
         allocation = status_of(claim).get("allocation")
         if allocation is None:
@@ -171,11 +171,11 @@ class ClusterDevices:
         return self._release(uid_of(claim))
 
     def in_flight(self, uid: str) -> JsonObject | None:
-        """Return the allocation that was decided for a claim and is being written."""
+        """Return the allocation of a claim that is being written."""
         return self._in_flight.get(uid)
 
     def assume_plans(self, plans: Iterable[ClaimPlan], pod: PodInfo) -> None:
-        """Count devices as held from now on, although nothing is written yet."""
+        """Assume that devices are held, before anything is written."""
         for plan in plans:
             uid = uid_of(plan.claim) or _pending_uid(pod)
             if status_of(plan.claim).get("allocation") is None:
@@ -184,11 +184,11 @@ class ClusterDevices:
                 self._counting_on[uid] = (*self._counting_on.get(uid, ()), pod.uid)
 
     def forget_plans(self, plans: Iterable[ClaimPlan], pod: PodInfo) -> None:
-        """Take back what was assumed and will not be written."""
+        """Undo an assumption that will not be written."""
         self.forget_claims((uid_of(plan.claim) or _pending_uid(pod) for plan in plans), pod)
 
     def forget_claims(self, uids: Iterable[str], pod: PodInfo) -> None:
-        """Take back what was assumed for some claims of a pod."""
+        """Undo assumptions about some claims of a pod."""
         for uid in uids:
             counting = self._counting_on.get(uid)
             if counting is None:
@@ -221,7 +221,7 @@ class ClusterDevices:
         return found
 
     def users_of(self, claim: JsonObject) -> set[str]:
-        """Return the uids of those who have a claim reserved, or count on it."""
+        """Return the uids of the users of a claim, assumed ones included."""
         known = {str(user.get("uid")) for user in consumers_of(claim)}
         return known.union(self._counting_on.get(uid_of(claim), ()))
 
@@ -230,22 +230,22 @@ class ClusterDevices:
         return {uid_of(claim) for claim in claims} | {_pending_uid(pod)}
 
     def lend(self, uid: str) -> LentDevices:
-        """Note that a claim holds nothing, until `take_back`; versions stay as they are."""
+        """Assume that a claim holds nothing, until `take_back`; versions do not change."""
         holder = self._holdings.holder_of(uid)
         return LentDevices(uid, holder, self._give_back(uid))
 
     def take_back(self, lent: LentDevices) -> None:
-        """Let a claim hold again what it held."""
+        """Undo `lend`."""
         self._holdings.add_claim(lent.claim, lent.holder, lent.parts)
         self._fleet.hold(lent.parts)
 
     def rivals(self, uid: str) -> list[str]:
-        """Return the claims that compete with one for devices of which not all can be held."""
+        """Return the claims that compete with one for devices."""
         self._catch_up()
         return rivals(self._holdings, self._fleet, uid)
 
     def can_all_hold(self, uids: Iterable[str]) -> bool:
-        """Return whether what these claims hold can be held at once."""
+        """Return whether the allocations of these claims are compatible."""
         return fit_together(self._fleet, map(self._holdings.parts_of, uids))
 
     # --- allocation
@@ -261,7 +261,7 @@ class ClusterDevices:
         return found
 
     def feasible(self, demand: PodDemand) -> Mask | None:
-        """Return the nodes on which the other claims did not fail so far; None without such."""
+        """Return the nodes on which the unallocated claims did not fail; None without such."""
         return _mask_of(self.feasible_nodes(demand), self._table) if demand.signature else None
 
     def feasible_nodes(self, demand: PodDemand) -> int:
@@ -283,7 +283,7 @@ class ClusterDevices:
     def plans(
         self, pod: PodInfo, demand: PodDemand, row: int, policy: Policy | None = None
     ) -> DevicePlans:
-        """Return what to write where the pod goes to a node, or why its claims cannot be met.
+        """Return what to write for a placement on a node, or why the claims cannot be met.
 
         A `policy` that has ranked the node chooses the devices; otherwise it is Kubernetes' choice.
         """
@@ -325,7 +325,7 @@ class ClusterDevices:
         return DevicePlans((*kept, *made), None, allocated=True, points=points)
 
     def charged(self, pod: PodInfo, plans: Sequence[ClaimPlan]) -> PodInfo | NodeShortage:
-        """Return a pod with what its devices take of its node, or why it may not have them."""
+        """Return a pod with its devices' consumption added, or why it may not have them."""
         for plan in plans:
             users = self._counting_on.get(uid_of(plan.claim), ())
             if (
@@ -337,7 +337,7 @@ class ClusterDevices:
         return self._allocatable.charged(pod, plans)
 
     def is_of_network(self, allocation: JsonObject) -> bool:
-        """Return whether some device of a claim can be had from more than one node."""
+        """Return whether some device of a claim is reachable from more than one node."""
         return any(
             not each.node_scope.node
             for item in results_of(allocation)
@@ -361,12 +361,12 @@ class ClusterDevices:
     def fits_without(
         self, claims: Sequence[JsonDict], row: int, allocations: Iterable[JsonObject]
     ) -> bool | None:
-        """Return whether claims fit on a node once others are released; None: it is not known."""
+        """Return whether claims fit on a node once others are released; None if unknown."""
         self._catch_up()
         return fits_without(self._fleet, row, claims, allocations)
 
     def wanted(self, claims: Sequence[JsonDict], row: int) -> WantedDevices | None:
-        """Return which devices of a node claims want; None where counting them says nothing."""
+        """Return the devices of a node that claims could use; None if counting is useless."""
         self._catch_up()
         return wanted_devices(self._fleet, row, claims)
 
@@ -376,7 +376,7 @@ class ClusterDevices:
         return freed_at_most(self._fleet, row, allocations)
 
     def fleet_without(self, allocations: Iterable[JsonObject]) -> Fleet:
-        """Return the fleet as it would be without some allocations; it changes on its own."""
+        """Return a copy of the fleet without some allocations."""
         self._catch_up()
         fleet = self._fleet.copied()
         for allocation in allocations:
@@ -443,7 +443,7 @@ class ClusterDevices:
         self._changed_pools.add((changed.driver, changed.pool))
 
     def _catch_up(self) -> None:
-        """Tell the fleet of the nodes and slices that have changed since it was last asked."""
+        """Update the fleet with nodes and slices that have changed since the last time."""
         changed = self._table.changed
         if self._rows_seen < len(changed):
             for row in dict.fromkeys(changed[self._rows_seen :]):
@@ -533,7 +533,7 @@ def _mask_of(nodes: int, table: NodeTable) -> Mask:
 
 
 def _points(claim: JsonDict, allocation: JsonObject) -> int:
-    """Return how far the chosen alternatives of a claim are the preferred ones."""
+    """Return the score of a claim's chosen alternatives."""
     chosen = {item["request"] for item in results_of(allocation)}
     return sum(
         MOST_POINTS - rank

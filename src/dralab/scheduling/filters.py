@@ -1,4 +1,4 @@
-"""The filters: which nodes may run a pod, and for what reason a node may not, one value a plugin.
+"""The filters: which nodes may run a pod, and why others may not; one value for each plugin.
 
 `FILTERS` is the one list of them, in the order of kube-scheduler's default profile. The cycle,
 refusals, preemption, gangs, questions and retries go through it; a rule that is added here is
@@ -50,7 +50,7 @@ Reasons = tuple[Reason, ...]
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a filter says of every node for one pod: those that pass, and why the others do not.
+    """A filter's judgement of all nodes for one pod: those that pass, and why others do not.
 
     `why` gets the row of a node that does not pass. `masks`, where it is given, are the nodes for
     which each reason holds, so that many nodes can be counted at once.
@@ -61,7 +61,7 @@ class Judgement:
     masks: Callable[[], Iterable[tuple[Reason, Mask]]] | None = None
 
     def counted(self, rows: Numbers) -> Counter[Reason]:
-        """Return for how many of some nodes that do not pass each reason holds."""
+        """Count some nodes that do not pass, by reason."""
         found: Counter[Reason] = Counter()
         if self.masks is None:
             for row in rows.tolist():
@@ -74,7 +74,7 @@ class Judgement:
 
 
 class Filter(Protocol):
-    """One plugin. Where pods decide, their end may change the answer: preemption asks again."""
+    """One filter plugin. If pods decide (`by_pods`), preemption may change the answer."""
 
     @property
     def plugin(self) -> str:
@@ -87,11 +87,11 @@ class Filter(Protocol):
         ...
 
     def judged(self, state: ClusterState, pod: PodInfo, demand: PodDemand) -> Judgement | None:
-        """Return what the filter says; None where it does not concern the pod."""
+        """Return the judgement; None if the filter does not concern the pod."""
         ...
 
     def at(self, state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> Reasons:
-        """Return why one node does not pass; empty where it does."""
+        """Return why one node does not pass; empty if it does."""
         ...
 
 
@@ -112,14 +112,14 @@ class NodeName:
         return Judgement(named, lambda _: (Reason(OTHER_NODE),))
 
     def at(self, state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> Reasons:  # noqa: ARG002
-        """Return that it is another node."""
+        """Return the reason if it is another node."""
         other = pod.node_name and state.table.names[row] != pod.node_name
         return (Reason(OTHER_NODE),) if other else ()
 
 
 @dataclass(frozen=True)
 class OfNode:
-    """A rule about the node alone."""
+    """The filter of a rule about the node alone."""
 
     rule: NodeRule
     by_pods: bool = False
@@ -130,7 +130,7 @@ class OfNode:
         return self.rule.plugin
 
     def judged(self, state: ClusterState, pod: PodInfo, demand: PodDemand) -> Judgement | None:
-        """Return the nodes that pass; those that a pod does not name are not asked."""
+        """Return the nodes that pass; nodes that the pod's affinity does not name are skipped."""
         names = nodes_named(pod)
         masks: Callable[[], Iterable[tuple[Reason, Mask]]] | None = None
         if names is None:
@@ -170,7 +170,7 @@ class NodePorts:
         return Judgement(free, lambda _: (Reason(PORT_TAKEN),))
 
     def at(self, state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> Reasons:  # noqa: ARG002
-        """Return that a port is taken."""
+        """Return the reason if a port is in use."""
         taken = [*state.table.ports_taken().get(row, ())]
         for other in promised(state, pod, state.table.names[row]) if pod.ports else ():
             taken += other.ports
@@ -178,7 +178,7 @@ class NodePorts:
 
 
 class NodeResourcesFit:
-    """There is room for what the pod requests, beside what was promised to nominated pods."""
+    """There is room for the pod's requests, beside nominated pods."""
 
     plugin = "NodeResourcesFit"
     by_pods = True
@@ -196,14 +196,14 @@ class NodeResourcesFit:
         return Judgement(mask, lambda row: self.at(state, pod, demand, row), masks)
 
     def at(self, state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> Reasons:
-        """Return what there is too little of; what is kept for nominated pods is lacking, too."""
+        """Return the insufficient resources; what nominated pods reserve does not count as free."""
         with beside(state.table, row, promised(state, pod, state.table.names[row])):
             short = lacking(state.table, pod, row, demand.extended)
         return tuple(map(insufficient, short))
 
 
 class SharedGpusFit:
-    """What is left of the GPUs that pods share is enough, and they are of a model that may be."""
+    """Enough is left of the GPUs that pods share, and their model is allowed."""
 
     plugin = "SharedGpus"
     by_pods = True
@@ -250,14 +250,14 @@ def _first(masks: Callable[[], Iterable[tuple[Reason, Mask]]], row: int) -> Reas
 
 @dataclass(frozen=True)
 class ByRules:
-    """A filter of several rules, each with the nodes it leaves; the first that fails is told."""
+    """A filter of several rules, each with its allowed nodes; the first to fail is reported."""
 
     plugin: str
     by_pods: bool
     rules: Callable[[ClusterState, PodInfo, PodDemand], Sequence[tuple[Reason, Mask]]]
 
     def judged(self, state: ClusterState, pod: PodInfo, demand: PodDemand) -> Judgement | None:
-        """Return the nodes that every rule leaves; None without rules."""
+        """Return the nodes that every rule allows; None without rules."""
         rules = self.rules(state, pod, demand)
         beside = dict(self._beside_nominated(state, pod, demand)) if self.by_pods else {}
         if not rules and not any(beside.values()):
@@ -282,14 +282,14 @@ class ByRules:
     def _beside_nominated(
         self, state: ClusterState, pod: PodInfo, demand: PodDemand
     ) -> Iterator[tuple[int, Sequence[tuple[Reason, Mask]]]]:
-        """Yield rows that were promised to others, with the rules once these are there."""
+        """Yield rows with nominated pods, with the rules as if these were running."""
         for row, others in _promises(state, pod):
             with beside(state.table, row, others):
                 yield row, self.rules(state, pod, demand)
 
 
 class DynamicResources:
-    """The devices of allocated claims can be used there, and others are not known to be lacking.
+    """Allocated devices are reachable from the node, and unallocated claims did not fail there.
 
     Whether all claims can be had on a node is found out by the cycle, node by node.
     """
@@ -298,7 +298,7 @@ class DynamicResources:
     by_pods = True
 
     def judged(self, state: ClusterState, pod: PodInfo, demand: PodDemand) -> Judgement | None:
-        """Return the nodes that devices do not rule out so far."""
+        """Return the nodes that are not known to lack devices."""
         if not (demand.claims or demand.signature):
             return None
         held = state.devices.reached(demand)
@@ -331,7 +331,7 @@ class DynamicResources:
         return Judgement(mask, why, masks)
 
     def at(self, state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> Reasons:
-        """Return whether devices or claims are elsewhere."""
+        """Return the reason if devices are missing or elsewhere."""
         found = self.judged(state, pod, demand)
         return () if found is None or found.mask[row] else found.why(row)
 
@@ -378,14 +378,14 @@ PAST_THE_SCHEDULER: Final = tuple(
 
 
 def filters_of(pod: PodInfo) -> tuple[Filter, ...]:
-    """Return the filters that decide about a pod."""
+    """Return the filters that concern a pod."""
     return PAST_THE_SCHEDULER if pod.node_name else FILTERS
 
 
 def judgements(
     state: ClusterState, pod: PodInfo, demand: PodDemand, among: Iterable[Filter] | None = None
 ) -> Iterator[tuple[Filter, Judgement]]:
-    """Yield what each filter says that concerns a pod; `among` are all that decide about it."""
+    """Yield the judgement of each filter that concerns a pod; `among` restricts the filters."""
     for each in filters_of(pod) if among is None else among:
         found = each.judged(state, pod, demand)
         if found is not None:
@@ -395,7 +395,7 @@ def judgements(
 def passing(
     state: ClusterState, pod: PodInfo, demand: PodDemand, among: Iterable[Filter] | None = None
 ) -> Mask:
-    """Return the nodes that pass every filter, as far as that is known without allocating."""
+    """Return the nodes that pass every filter, without trying allocations."""
     found = state.table.live.copy()
     for each in filters_of(pod) if among is None else among:
         judgement = each.judged(state, pod, demand)
@@ -524,7 +524,7 @@ def _awaits_devices(state: ClusterState, pods: Iterable[PodInfo]) -> bool:
 
 @contextmanager
 def beside(table: NodeTable, row: int, others: Sequence[PodInfo]) -> Iterator[None]:
-    """Count others on a node in between."""
+    """Count other pods on a node inside."""
     name = table.names[row]
     for other in others:
         table.add_pod(name, KUBERNETES.settled(table, other, row))

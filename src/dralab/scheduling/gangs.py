@@ -32,7 +32,7 @@ def schedule_gang(
     among: Mask | None = None,
     budget: int = DEFAULT_BUDGET,
 ) -> tuple[PodPlacement, ...] | Refusal:
-    """Return places for the members: for all of them, or else for at least `least`.
+    """Return places for all members, or else for at least `least`.
 
     Without a budget only the best node of each member is tried. The state is left as it was found.
     The refusal is that of the member that fits worst.
@@ -112,7 +112,7 @@ class _GangSearch:
         return False
 
     def _with(self, members: Sequence[PodInfo], index: int, placements: list[PodPlacement]) -> bool:
-        """Go on with these placements; put the old ones back where that leads nowhere."""
+        """Continue with these placements; restore the old ones if that fails."""
         before = self.placed
         self._become(placements)
         if self._from(members, index + 1):

@@ -1,4 +1,4 @@
-"""Where the pods of a PodGroup go together, and the groups of a composite: all, or none.
+"""Places for the pods of a PodGroup, or the groups of a composite: all, or none.
 
 Source: kube-scheduler 1.37, `schedule_one_podgroup.go` and the plugins GangScheduling,
 TopologyPlacementGenerator, PodGroupPodsCount and NodeResourcesFit (`ScorePlacement`). A group with
@@ -51,7 +51,7 @@ Waiting = Callable[[NamespacedName], Sequence[PodInfo]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTree:
-    """A group, its pods that wait and the rows of those that have their place, or its groups.
+    """A group: its waiting pods and the rows of placed ones, or its child groups.
 
     `least` pods or groups start together; 1 of a group that is not a gang.
     """
@@ -88,7 +88,7 @@ class GroupTree:
 
     @property
     def needed(self) -> int:
-        """How many more pods have to find a place at least."""
+        """The minimal number of further pods to place."""
         if self.kind == POD_GROUP:
             return max(self.least - len(self.rows), 0)
         return sum(sorted(child.needed for child in self.children)[: self.least])
@@ -102,7 +102,7 @@ class GroupTree:
 
 
 def tree_of(state: ClusterState, pod: PodInfo, waiting: Waiting) -> GroupTree | Reason:
-    """Return the whole tree that a pod's group is in; `waiting` are the pods of a PodGroup."""
+    """Return the tree of a pod's group; `waiting` returns the waiting pods of a PodGroup."""
     namespace = pod.key.namespace
     above = list(state.groups.above(NamespacedName(namespace, pod.group)))
     if not above:
@@ -163,7 +163,7 @@ def is_loose(tree: GroupTree) -> bool:
 
 
 def left_over(state: ClusterState, tree: GroupTree, pod: PodInfo) -> Refusal:
-    """Return why a pod has no place, although its group starts."""
+    """Return why a pod is not placed although its group starts."""
     found = schedule(state, pod)
     if isinstance(found, Refusal):
         return found
@@ -187,7 +187,7 @@ def unready(tree: GroupTree) -> Reason | None:
 
 
 def place_tree(state: ClusterState, tree: GroupTree) -> Placements | Refusal:
-    """Return places for pods of a tree that wait; the state is left as it was found."""
+    """Return places for the waiting pods of a tree; the state is not changed."""
     found = _Placing(state, tree.pods[0]).place(tree, None, DEFAULT_BUDGET)
     if not found and not isinstance(found, Refusal):
         empty = Reason(GROUP_EMPTY, (tree.name,))
@@ -300,7 +300,7 @@ class Domains:
         self._room = self._upper_bounds()
 
     def unusable(self) -> Reason | None:
-        """Return why no value is worth a try, whatever is free; None if one is."""
+        """Return why no value can have room; None if one may."""
         if len(self._taken) > 1 or -1 in self._taken:
             names = ", ".join(sorted(self.name(each) or "none" for each in self._taken))
             return Reason(GROUP_SPLIT, (self.tree.name, self.key, names))

@@ -1,4 +1,4 @@
-"""Where pods of one kind fit, and how good each node is for them: kept, and updated in few rows.
+"""Scores of nodes by kind of pods: kept, and updated for changed rows only.
 
 A cycle looks at all nodes. Pods come in kinds (`cycle.kind_of`), and from one pod of a kind to the
 next only a few nodes have changed: those get their filters and scores again, with the same code as
@@ -46,7 +46,7 @@ OF_ROOM: Final = tuple(
 
 
 class _RowValues:
-    """A number for each row, and up to where they have followed the changes of nodes.
+    """A number for each row, and the position in the log of changes.
 
     `counts`, where they are kept, say how many rows have each number.
     """
@@ -66,18 +66,18 @@ class _RowValues:
 
     @property
     def looks_up(self) -> bool:
-        """Whether nodes come to amounts that are known often enough to ask."""
+        """Whether looking up known amounts pays off."""
         return 2 * self.missed <= self.asked + ASKED_FIRST
 
     def put(self, row: int, value: int) -> None:
-        """Note what holds of a row from now on."""
+        """Set the value of a row."""
         if self.counts is not None:
             self.counts[self.values[row]] -= 1
             self.counts[value] += 1
         self.values[row] = value
 
     def put_all(self, rows: Numbers, values: Numbers | int) -> None:
-        """Note what holds of rows from now on."""
+        """Set the values of rows."""
         if self.counts is not None:
             most = len(self.counts)
             more = np.bincount(np.broadcast_to(values, len(rows)), minlength=most)
@@ -106,7 +106,7 @@ class _KeptKind:
         self.bars = self.avoids = False
 
     def number(self, reasons: Reasons) -> int:
-        """Return the number of reasons that hold together."""
+        """Return the number of a combination of reasons."""
         found = self.number_of.get(reasons)
         if found is None and (counts := self.why.counts) is not None:
             found = self.number_of[reasons] = len(self.reasons)
@@ -175,7 +175,7 @@ class KindScores:
         return None if kept.avoids else kept
 
     def _bar(self, kept: _KeptKind, pod: PodInfo, demand: PodDemand) -> None:
-        """Find out which nodes the pods may not use, whatever is on them."""
+        """Determine the nodes that the pods may not use, whatever runs there."""
         left = self._state.table.live.copy()
         kept.barring = Counter()
         for _, judgement in judgements(self._state, pod, demand, OF_NODES):
@@ -227,7 +227,7 @@ class KindScores:
         demand: PodDemand,
         rows: Collection[int],
     ) -> None:
-        """Take over the changes of some rows; what holds of nodes of equal amounts is known."""
+        """Update some rows, reusing the values of nodes with equal amounts."""
         table, known = self._state.table, column.known
         column.asked += len(rows)
         new: dict[tuple[bytes, bool], list[int]] = {}
@@ -294,7 +294,7 @@ UNJUDGED: Final[Mapping[Judge, int]] = {_scored: -1, _numbered: 0}
 
 
 class _SomeRows:
-    """Some rows of a state, as filters and scores that look at each node alone see it."""
+    """Some rows of a state, for filters and scores that look at each node alone."""
 
     volumes = None
 
@@ -343,7 +343,7 @@ class _TableRows:
 
 
 class _RulesOfRows:
-    """Nothing that a node would rather not have: kinds with scores have no such nodes."""
+    """No avoided taints: kinds with kept scores have no such nodes."""
 
     def avoided_taints(self, pod: PodInfo, among: Mask) -> Numbers:
         del pod
@@ -355,7 +355,7 @@ class _DevicesOfRows:
         self._able = able
 
     def reached(self, demand: PodDemand) -> None:
-        """Return that all nodes do: kinds have no allocated claims."""
+        """Return None, for all nodes: kinds have no allocated claims."""
 
     def feasible(self, demand: PodDemand) -> Mask | None:
         return self._able if demand.signature else None

@@ -1,4 +1,4 @@
-"""A cluster on which pods are placed and taken away again, and nothing is written.
+"""A model of a cluster on which pods are placed and removed; nothing is written.
 
 The state is the scheduler's own (`ClusterState`), filled from objects instead of watches. Every
 change is noted with its inverse, so that a question leaves the cluster as it was.
@@ -200,7 +200,7 @@ class ClusterModel:
         return self.objects.claims.get(NamespacedName(pod.key.namespace, name))
 
     def _plans(self, pod: PodInfo) -> tuple[ClaimPlan, ...]:
-        """Return what a pod on a node has, as if the scheduler had just decided it."""
+        """Return the plans of a running pod, as if it had just been scheduled."""
         found = []
         for name in pod.claim_names:
             claim = self._original(pod, name)
@@ -218,7 +218,7 @@ class ClusterModel:
         return consumer_of(pod.obj)
 
     def _on_its_node(self, pod: PodInfo) -> PodPlacement:
-        """Return a place for a pod that names its node and has no devices yet; maybe without."""
+        """Return a placement of a pod on its node, with devices if possible."""
         row = self.state.table.row_of.get(pod.node_name)
         demand = self.state.demands.demand_of(pod)
         if row is not None and not isinstance(demand, BlockedPod):
@@ -252,7 +252,7 @@ class ClusterModel:
 
     @contextmanager
     def cordoned(self, name: str) -> Iterator[None]:
-        """Let a node take no new pods in between; what happens meanwhile is kept."""
+        """Cordon a node inside; changes inside are kept."""
         table = self.state.table
         before = table.objects[table.row_of[name]] or {}
         table.put_node({**before, "spec": {**spec_of(before), "unschedulable": True}})
@@ -267,13 +267,13 @@ class ClusterModel:
         self._undo.append(lambda: self._forget(decided.pod.uid))
 
     def take_away(self, uid: str) -> PodInfo:
-        """Take a pod from its node, with its devices; return it as one that waits."""
+        """Remove a pod from its node, with its devices; return it as a waiting one."""
         before = self._forget(uid)
         self._undo.append(lambda: self._note(before))
         return self.unbound(before.pod)
 
     def unbound(self, pod: PodInfo) -> PodInfo:
-        """Return a pod as its controller would make it again: on no node, without devices."""
+        """Return a pod as its controller would create it again: without node and devices."""
         found = self._unbound.get(pod.uid)
         if found is None:
             found = pod
@@ -363,7 +363,7 @@ class ClusterModel:
             self._undo.append(lambda: groups.put(POD_GROUP, before))
 
     def release(self, key: NamespacedName) -> None:
-        """Note that a claim which no pod of the model uses gives its devices up."""
+        """Release the devices of a claim that no pod of the model uses."""
         before = self.claims[key]
         self.claims[key] = _unallocated(before)
         self.devices.put_claim(self.claims[key])
@@ -377,7 +377,7 @@ class ClusterModel:
         self._undo.append(lambda: self.devices.put_rule(name, None))
 
     def changes_of(self, node: str) -> tuple[int, int]:
-        """Return a number that changes with a node and its pods; undoing is a change, too."""
+        """Return a number that changes whenever a node or its pods change."""
         return self._changes.get(node, 0), self._changes.get("", 0)
 
     def _changed(self, node: str) -> None:
@@ -430,7 +430,7 @@ class ClusterModel:
         return self.in_order(self.running[uid] for uid in there if uid in self.running)
 
     def released_by(self, leaving: Iterable[PodPlacement]) -> list[JsonObject]:
-        """Return the allocations that are given up if just these pods leave."""
+        """Return the allocations that are released if just these pods are removed."""
         going = list(leaving)
         uids = {each.pod.uid for each in going}
         found = {
@@ -450,7 +450,7 @@ class ClusterModel:
         return sorted(placements, key=lambda each: self._given.get(each.pod.uid, 0))
 
     def held_back(self, pod: PodInfo) -> Reason | None:
-        """Return why no scheduler tries a pod now, or binds it only later; None: it is tried."""
+        """Return why a pod is not tried now, or bound later; None if it is tried."""
         if is_deleting(pod.obj):
             return Reason(POD_DELETED)
         scheduler = spec_of(pod.obj).get("schedulerName") or self.scheduler
@@ -469,13 +469,13 @@ class ClusterModel:
         return None
 
     def try_pod(self, pod: PodInfo, only: str = "") -> Decision:
-        """Return where a pod would go now, or why nowhere; with `only`, on that node."""
+        """Return a pod's placement now, or why it fits nowhere; with `only`, on that node."""
         if (held := self.held_back(pod)) is not None:
             return Refusal(pod=pod, nodes=self.state.table.count, blocked=held)
         return schedule(self.state, pod, named(self.state.table, only) if only else None)
 
     def decide(self, pod: PodInfo, only: str = "") -> Decision:
-        """Return what the scheduler would decide now, of a pod that runs as if it did not.
+        """Return the scheduler's decision now; a running pod is treated as a waiting one.
 
         A pod of a gang is decided with the others of its gang.
         """
@@ -489,7 +489,7 @@ class ClusterModel:
             return self.try_pod(pod, only)
 
     def _forbids(self, placement: PodPlacement) -> Reason | None:
-        """Return which quota keeps the claim for extended resources from being made."""
+        """Return the quota that prevents the claim for extended resources."""
         made = [plan.claim for plan in placement.plans if plan.is_new]
         if not made:
             return None
@@ -514,11 +514,11 @@ class ClusterModel:
         )
 
     def find_place(self, pod: PodInfo) -> PodPlacement | None:
-        """Return where a pod would go now; None: nowhere."""
+        """Return a pod's placement now, or None."""
         return None if self.held_back(pod) is not None else placement(self.state, pod)
 
     def run(self, pods: Iterable[PodInfo]) -> dict[str, Decision]:
-        """Schedule pods in the scheduler's order, gangs as a whole; return what became of each.
+        """Schedule pods in the scheduler's order, gangs as a whole; return the result of each.
 
         No pod leaves meanwhile, so all pods of a kind are refused once one of them is.
         """
@@ -545,7 +545,7 @@ class ClusterModel:
         return found
 
     def kind_of(self, pod: PodInfo) -> Hashable:
-        """Return what pods have in common that fit or fail alike; None: it forms its own kind."""
+        """Return the key of pods that fit or fail alike; None if the pod is unique."""
         demand = self.state.demands.demand_of(pod)
         if isinstance(demand, BlockedPod) or self.held_back(pod) is not None:
             return None

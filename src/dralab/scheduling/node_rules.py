@@ -72,7 +72,7 @@ class NodeRules:
         self._kept: OrderedDict[tuple[str, Hashable], NodeAnswerCache] = OrderedDict()
 
     def mask(self, pod: PodInfo) -> Mask:
-        """Return the nodes that the pod may use for the nodes' own sake."""
+        """Return the nodes that pass all node rules."""
         names = nodes_named(pod)
         if names is not None:
             # A pod that names its nodes (a DaemonSet's does) is not asked about the others.

@@ -1,4 +1,4 @@
-"""The nodes as columns of numbers, with the pods that are on them or were promised to them.
+"""The nodes as columns of numbers, with their running and assumed pods.
 
 One row a node. What depends on a node's own labels and taints is kept per kind of pod and updated
 row by row when a node changes; what depends on other pods is counted as pods come and go. So a
@@ -124,11 +124,11 @@ class NodeTable:
         return self._free[column, : self.size]
 
     def scored_free(self) -> Numbers:
-        """Return what is left of cpu and memory, counting pods that ask for nothing a little."""
+        """Return the free cpu and memory; pods without requests count with a default."""
         return self._scored[:, : self.size]
 
     def scored_offer(self) -> Numbers:
-        """Return what each node offers of cpu and memory, in base units."""
+        """Return the allocatable cpu and memory of each node, in base units."""
         return self._allocatable[:2, : self.size]
 
     @property
@@ -157,7 +157,7 @@ class NodeTable:
     # --- nodes
 
     def put_node(self, obj: JsonDict) -> bool:
-        """Take a new or changed node; return whether it may serve pods that it did not before."""
+        """Handle a new or changed node; return whether it may now serve more pods."""
         name = obj["metadata"]["name"]
         row = self.row_of.get(name)
         self.version += 1
@@ -240,7 +240,7 @@ class NodeTable:
         return pod
 
     def matching(self, matcher: PodMatcher) -> Numbers:
-        """Return how many pods of a term are on each node; kept up to date from now on."""
+        """Return how many pods of each node match a term; kept up to date from now on."""
         found = self._counts.get(matcher)
         if found is None:
             found = np.zeros(self._live.shape[0], dtype=np.int64)

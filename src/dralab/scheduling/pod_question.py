@@ -1,4 +1,4 @@
-"""One pod put to a state: which nodes rule it out whatever their free devices, and what is asked.
+"""One pod and a state: the nodes that cannot run it regardless of devices, and its demand.
 
 Pages, events and questions about changes read the same facts here. What the facts mean to a person
 is left to `explanation`.
@@ -29,7 +29,7 @@ FIT: Final = next(each for each in FILTERS if each.plugin == "NodeResourcesFit")
 
 
 class PodQuestion:
-    """A pod and what the nodes of a state say to it; with `only` that node alone counts.
+    """A pod and the nodes of a state; `only` restricts them to one node.
 
     `held` are the claims that count as allocated; by default those that are.
     """
@@ -53,7 +53,7 @@ class PodQuestion:
 
     @cached_property
     def demand(self) -> PodDemand:
-        """What is demanded, as far as it can be told of a pod that cannot be tried."""
+        """The demand, as far as known for a pod that cannot be tried."""
         found = self.state.demands.demand_of(self.pod)
         return found.demand if isinstance(found, BlockedPod) else found
 
@@ -73,7 +73,7 @@ class PodQuestion:
 
     @cached_property
     def held(self) -> PodDemand:
-        """What is demanded besides new devices: nobody is asked for those."""
+        """The demand without new devices."""
         return PodDemand(
             claims=self.allocated, extended=self.demand.extended, volumes=self.demand.volumes
         )
@@ -98,7 +98,7 @@ class PodQuestion:
         return {name: why for name, why in found.items() if not self.only or name == self.only}
 
     def refusals(self, node: str) -> Reasons:
-        """Return why one node may not run the pod whatever its free devices: the first filter's."""
+        """Return why one node may not run the pod regardless of devices: of the first filter."""
         row = self.table.row_of[node]
         for each in filters_of(self.pod):
             if found := each.at(self.state, self.pod, self.held, row):
@@ -114,7 +114,7 @@ class PodQuestion:
             return [(name, needed[name], int(self.table.free(name)[row])) for name in short]
 
     def promised(self, node: str) -> list[PodInfo]:
-        """Return the pods for which room on a node is kept, while others are preempted there."""
+        """Return the nominated pods of a node."""
         return promised(self.state, self.pod, node)
 
     def node(self, name: str) -> Node:
@@ -128,7 +128,7 @@ class PodQuestion:
 
 
 def named(table: NodeTable, name: str) -> Mask:
-    """Return the one node of a name; none if there is no such node."""
+    """Return the mask of the node of a name; empty if it does not exist."""
     found = np.zeros(table.size, dtype=bool)
     row = table.row_of.get(name)
     if row is not None:

@@ -54,7 +54,7 @@ class PodMatcher:
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """Near (or, in anti-affinity, far from) the pods of `matcher`, by the node label `key`."""
+    """A pod affinity or anti-affinity term: the pods of `matcher`, by the node label `key`."""
 
     matcher: PodMatcher
     key: str
@@ -63,7 +63,7 @@ class AffinityTerm:
 
 @dataclass(frozen=True, slots=True)
 class SpreadRule:
-    """How evenly the pods of `matcher` lie over the values of the node label `key`."""
+    """A spread constraint: the pods of `matcher` over the values of the node label `key`."""
 
     matcher: PodMatcher
     key: str
@@ -127,7 +127,7 @@ class PodInfo:
 
     @property
     def asked_in_scores(self) -> tuple[int, int]:
-        """The cpu and memory that a waiting pod counts for where emptiness is judged.
+        """The cpu and memory that a waiting pod counts for in scores.
 
         kube-scheduler looks at its containers alone there, whatever the pod itself requests; on
         its node the latter counts (`scored`).
@@ -225,7 +225,7 @@ _PUTS: Final = tuple(getattr(PodInfo, name).__set__ for name in _NAMES)
 
 
 def changed(pod: PodInfo, **changes: Any) -> PodInfo:
-    """Return a pod of which some fields are others."""
+    """Return a copy of a pod with some fields replaced."""
     values = list(_VALUES(pod))
     for name, value in changes.items():
         values[_INDEX[name]] = value
@@ -236,7 +236,7 @@ def changed(pod: PodInfo, **changes: Any) -> PodInfo:
 
 
 def with_claimed(pod: PodInfo, claimed: Iterable[JsonObject]) -> PodInfo:
-    """Return a pod that also asks for what its devices take of the node."""
+    """Return a pod that also requests the node resources of its devices."""
     spec = pod.obj["spec"]
     entries = tuple(claimed)
     status = status_of(pod.obj) if pod.node_name else {}
@@ -309,13 +309,13 @@ _NOTHING: Final = labels.Selector((labels.Requirement("", "In", ()),))
 
 
 def _scored(spec: JsonObject, claimed: Iterable[JsonObject], status: JsonObject) -> tuple[int, int]:
-    """Return the cpu and memory that a pod counts for: a container that asks for none has some."""
+    """Return the cpu and memory that a pod counts for in scores, with defaults for containers."""
     found = pod_requests(spec, claimed, unsaid=UNSAID, status=status)
     return found.get("cpu", 0), found.get("memory", 0)
 
 
 def _image(name: str) -> str:
-    """Return an image as nodes name it: `latest` where it has no tag."""
+    """Return an image as nodes name it, with the default tag `latest`."""
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
 

@@ -1,4 +1,4 @@
-"""Which pods would have to go so that one of higher priority fits, and from which node; or a group.
+"""Preemption: the pods to evict so that one of higher priority, or a group, fits.
 
 Source: kube-scheduler's DefaultPreemption, and for groups, anywhere in the cluster, that of 1.37
 (`framework/preemption/podgrouppreemption.go`). Room of pods is freed: cpu, memory, extended
@@ -39,7 +39,7 @@ BY_PODS: Final = [each for each in FILTERS if each.by_pods and each.plugin != "D
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """These pods make room on that node, for `winner` with what its devices take there.
+    """The pods to evict from a node, for `winner` with its devices' consumption.
 
     `claims` are those of victims whose devices become free.
     """
@@ -54,7 +54,7 @@ class Eviction:
 def eviction_for(
     state: ClusterState, pod: PodInfo, budgets: Iterable[JsonDict] = ()
 ) -> Eviction | None:
-    """Return the cheapest eviction that makes a pod fit; None if none does, or none may.
+    """Return the cheapest eviction that makes a pod fit; None if none does or is allowed.
 
     Cheapest: fewest broken disruption budgets, then the least important victims, then the
     smallest sum of priorities, then the fewest, then those that started last.
@@ -150,7 +150,7 @@ def _on_node(  # noqa: PLR0917 - one question, and what is known for all nodes
 
 
 def _fitting(state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> PodInfo | None:
-    """Return a pod with what its devices take of a node, if it fits there; else None."""
+    """Return a pod with its devices' consumption on a node, if it fits there; else None."""
     if any(each.at(state, pod, demand, row) for each in BY_PODS):
         return None
     if not (demand.claims or demand.extended):
@@ -178,7 +178,7 @@ def _price(eviction: Eviction) -> tuple[int, ...]:
 
 
 def is_under_way(state: ClusterState, pod: PodInfo) -> bool:
-    """Return whether others are still leaving for a pod, or their devices are being released."""
+    """Return whether a preemption for a pod is still under way."""
     promised = state.nominees.get(pod.uid)
     return promised is not None and (
         _still_leaving(state, pod, promised.node) or _still_held(state, promised)
@@ -194,7 +194,7 @@ def _still_leaving(state: ClusterState, pod: PodInfo, node: str) -> bool:
 
 
 def _still_held(state: ClusterState, promised: NominatedPod) -> bool:
-    """Return whether victims have gone, and their claims still wait to be released."""
+    """Return whether victims are gone but their claims are not released yet."""
     for key in promised.claims:
         claim = state.demands.claim(key)
         if claim is not None and allocation_of(claim) is not None:
@@ -210,7 +210,7 @@ def _still_held(state: ClusterState, promised: NominatedPod) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class GroupEviction:
-    """These pods make room for a group; `claims` are those of victims whose devices become free."""
+    """The pods to evict for a group; `claims` are those whose devices become free."""
 
     placements: Placements
     victims: tuple[PodInfo, ...]
@@ -220,7 +220,7 @@ class GroupEviction:
 def group_eviction_for(
     state: ClusterState, tree: GroupTree, budgets: Iterable[JsonDict] = ()
 ) -> GroupEviction | None:
-    """Return an eviction after which a group fits; None if none does, or none may."""
+    """Return an eviction after which a group fits; None if none does or is allowed."""
     pods, table = tree.pods, state.table
     priority = max(pod.priority for pod in pods)
     may = preempts(tree.obj) and state.choice.preempts
@@ -260,7 +260,7 @@ def group_eviction_for(
 
 
 def _may_clash(unit: Victim, placements: Placements) -> bool:
-    """Return whether pods can be in the way of others: on their nodes, or wherever they are."""
+    """Return whether pods may block others: on their nodes, or anywhere."""
     nodes = {each.node for each in placements}
     return any(node in nodes or pod.claims or pod.anti_affinity for node, pod in unit.pods) or any(
         each.pod.affinity or each.pod.anti_affinity or each.pod.spread for each in placements
@@ -268,7 +268,7 @@ def _may_clash(unit: Victim, placements: Placements) -> bool:
 
 
 def _again(state: ClusterState, placements: Placements) -> Placements | None:
-    """Return the same places with devices that are free now; None where one does not fit."""
+    """Return the same places with devices that are free now; None if one does not fit."""
     made: list[PodPlacement] = []
     for each in placements:
         placement = _still(state, each)

@@ -61,7 +61,7 @@ PLENTY: Final = 1 << 50
 
 
 def features_of(nodes: Iterable[JsonObject]) -> AllocationFeatures:
-    """Return what allocations follow in the release of a cluster, as its newest kubelet tells it.
+    """Return the allocation features of a cluster's release, by its newest kubelet.
 
     No kubelet is newer than its API server. Gates are taken as on: a cluster does not tell them.
     """
@@ -114,7 +114,7 @@ class ClusterObjects:
         return next((item for item in self.of(kind) if key_of(item) == key), None)
 
     def pod(self, given: JsonObject) -> JsonDict:
-        """Return a pod with uid, priority and claims; claims that it lacks are made."""
+        """Return a pod with uid, priority and claims; missing claims are created."""
         pod = _identified("Pod", given)
         spec = dict(pod["spec"])
         if spec.get("priority") is None:
@@ -157,18 +157,18 @@ class ClusterObjects:
         ]
 
     def not_made(self, pod: PodInfo, item: PodClaim) -> Reason | None:
-        """Return why no claim can be made for an entry of a pod; None where one can."""
+        """Return why no claim can be created for an entry of a pod; None if one can."""
         namespace = pod.key.namespace
         owner = self._backlog.owner_of_claim(item, pod.obj, namespace)
         found = self._backlog.claim_of(item, namespace, owner)
         return found if isinstance(found, Reason) else None
 
     def exceeded(self, claim: JsonObject, beside: Iterable[JsonObject]) -> Reason | None:
-        """Return which quota keeps a claim from being made, with claims that were made before."""
+        """Return the quota that prevents a claim, counting claims that were created before."""
         return self._backlog.exceeded(claim, beside)
 
     def _made(self, pod: JsonDict, item: PodClaim) -> str:
-        """Return the name of the claim that stands for an entry; empty if its template lacks."""
+        """Return the name of an entry's claim; empty if its template is missing."""
         namespace = key_of(pod).namespace
         name = self._backlog.owner_of_claim(item, pod, namespace)
         found = self._backlog.claim_of(item, namespace, name)
@@ -208,7 +208,7 @@ class ClusterObjects:
         ]
 
     def with_room(self, node: JsonObject, provided: Iterable[str] = ()) -> JsonDict:
-        """Return a node that says what it has: one that does not has room for everything."""
+        """Return a node with amounts: unlimited ones if it states none."""
         offer = offered(node)
         if PODS in offer:
             return dict(node)
@@ -262,5 +262,5 @@ def _identified(kind: str, item: JsonObject) -> JsonDict:
 
 
 def _counts(pod: JsonObject) -> bool:
-    """Return whether a pod takes anything: one whose requests cannot be read counts for nothing."""
+    """Return whether a pod counts: not if its requests are invalid."""
     return not is_finished(pod) and bad_quantity(pod) is None

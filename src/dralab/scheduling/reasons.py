@@ -31,7 +31,7 @@ class ClusterChange(Flag):
 
 @dataclass(frozen=True, slots=True)
 class RefusalRule:
-    """A way in which a plugin refuses a pod, or a node to it.
+    """A kind of refusal by a plugin, of a pod or of a node for it.
 
     `sentence` is kube-scheduler's, with the fields of a reason by position. `lifted_by` are the
     changes after which the pod may be tried again; what happens to its own claims and its group
@@ -46,7 +46,7 @@ class RefusalRule:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A rule that refuses, and what it is about.
+    """A refusal rule with its fields.
 
     >>> print(Reason(INSUFFICIENT, ("cpu",)))
     Insufficient cpu
@@ -65,7 +65,7 @@ class Reason:
 
     @property
     def subject(self) -> str:
-        """What the reason is about: a resource, the key of a taint, a name; maybe nothing."""
+        """The subject of the reason: a resource, a taint's key, a name; may be empty."""
         return self.fields[0] if self.fields else ""
 
     @property

@@ -32,7 +32,7 @@ BIG_IMAGES: Final = 1000 * MIB
 
 
 class ScoredNodes(Protocol):
-    """The part of a cluster's state that points are given for."""
+    """The part of a cluster's state that scores depend on."""
 
     @property
     def table(self) -> NodeTable:
@@ -41,7 +41,7 @@ class ScoredNodes(Protocol):
 
     @property
     def node_rules(self) -> NodeRules:
-        """What depends on the node and the kind of pod alone."""
+        """The rules that depend only on the node and the kind of pod."""
         ...
 
     @property
@@ -93,7 +93,7 @@ def points_of(state: ScoredNodes, pod: PodInfo, fitting: Mask) -> tuple[Numbers,
 
 
 def devices_points(ranks: list[int]) -> list[int]:
-    """Return what nodes get for the alternatives that were chosen there (KEP-4816), weighted.
+    """Return the weighted points for the alternatives chosen on nodes (KEP-4816).
 
     Each has 8 points less the index for each request with alternatives.
     """
@@ -105,7 +105,7 @@ def devices_points(ranks: list[int]) -> list[int]:
 
 
 def _least_allocated(state: ScoredNodes, pod: PodInfo, fitting: Mask) -> Numbers:
-    """Return points for emptiness: the mean of what is left of cpu and memory."""
+    """Return points for free cpu and memory: the mean of both."""
     del fitting
     offer = state.table.scored_offer()
     asked = np.array(pod.asked_in_scores, dtype=np.int64)
@@ -117,7 +117,7 @@ def _least_allocated(state: ScoredNodes, pod: PodInfo, fitting: Mask) -> Numbers
 
 
 def _balanced(state: ScoredNodes, pod: PodInfo, fitting: Mask) -> Numbers | None:
-    """Return points for cpu and memory that are used alike, as the pod makes it better or worse."""
+    """Return points for balanced use of cpu and memory with the pod."""
     del fitting
     asked = np.array([pod.requests.get("cpu", 0), pod.requests.get("memory", 0)], dtype=np.int64)
     if not asked.any():
@@ -191,7 +191,7 @@ def _crowd(
 
 
 def _pods(state: ScoredNodes, pod: PodInfo, fitting: Mask) -> Numbers | None:
-    """Return points for closeness: what the pod prefers, and what pods there wish of it."""
+    """Return points for preferred pod affinity, of the pod and of pods on the nodes."""
     table = state.table
     wishes = [item for item in table.wishes.items() if item[0][0].accepts(pod)]
     if not (pod.preferred_pods or wishes):
@@ -245,7 +245,7 @@ PLUGINS: Final = (
 
 
 class NodeChoice:
-    """How one of the nodes that fit is chosen: kube-scheduler's way, and the base of others.
+    """How one of the fitting nodes is chosen: kube-scheduler's way, and the base class of others.
 
     `kept` is the type of scores that are kept. Where it `refuses_nodes`, nodes of negative score
     are out; pods take the place of others if it `preempts`. `devices` chooses the node of pods with
@@ -263,7 +263,7 @@ class NodeChoice:
     by_node: bool = False
 
     def best(self, scores: Scores | KeptScores) -> int:
-        """Return the row that is chosen; any where no score is above zero."""
+        """Return the chosen row; any if no score is above zero."""
         return int(scores.argmax())
 
     def victims(self, pod: PodInfo) -> Sequence[str] | None:  # noqa: ARG002 - for others to say

@@ -1,4 +1,4 @@
-"""GPUs of which pods hold parts: what is left of each, for every row of the node table.
+"""Shared GPUs: what is left of each, for every row of the node table.
 
 A share is thousandths of one GPU. Such GPUs are no devices of resource.k8s.io: simulations of
 clusters that share GPUs have them (Alibaba's openb), and nodes without them take no room here.
@@ -93,7 +93,7 @@ class SharedGpus:
         return SharedColumns(self, rows)
 
     def amounts(self, row: int) -> bytes:
-        """Return all there is to the GPUs of a row: equal for rows that are alike."""
+        """Return the state of a row's GPUs: equal for equivalent rows."""
         if row >= len(self.number) or not self.number[row]:
             return b""
         parts = self.left[row], self.number[row], self.model[row], self.kinds[row]

@@ -1,4 +1,4 @@
-"""A set of Kubernetes objects as a cluster: what waits for devices, where it would go, or why not.
+"""A set of Kubernetes objects as a cluster: what waits for devices, and where it fits.
 
 For commands that answer questions about files or about a cluster that is only read: pods (and those
 of workloads) with claims and templates, also those of their PodGroup, claims alone, extended
@@ -107,20 +107,20 @@ class Snapshot:
 
     @property
     def in_use(self) -> InUse:
-        """What the claims hold, whether it is published here or not."""
+        """What the claims hold, published here or not."""
         if self._in_use is None:
             self._in_use = v1.in_use(self.claims.values())
         return self._in_use
 
     def pending(self, *, every: bool = False) -> list[Pending]:
-        """Return everything that wants devices: pods in their order, then claims of no pod.
+        """Return everything that waits for devices: pods in their order, then other claims.
 
         With `every` pods that wait for anything else are in it, too.
         """
         return self.backlog.pending(list(self.nodes), every=every)
 
     def pending_of(self, pod: JsonDict) -> Pending:
-        """Return a pod with what it wants, whether it waits or not."""
+        """Return a pod with its claims, waiting or not."""
         found = self.backlog.of_pod(pod)
         if found is not None:
             return self.refreshed(found)
@@ -135,7 +135,7 @@ class Snapshot:
         return self._users
 
     def refreshed(self, pending: Pending) -> Pending:
-        """Return what is still pending: claims that others share may have devices by now."""
+        """Return what is still pending: shared claims may have been allocated."""
         claims = [
             self.claims.get(full_key(claim), claim)
             for claim in (*pending.claims, *pending.allocated)
@@ -181,7 +181,7 @@ class Snapshot:
         return PodQuestion(self.model.state, self.info(pending), only, held)
 
     def blocked(self, pending: Pending) -> Reason | None:
-        """Return why something cannot be tried on any node; None where it can."""
+        """Return why something cannot be tried on any node; None if it can."""
         found = self.model.state.demands.demand_of(self.info(pending))
         return found.reason if isinstance(found, BlockedPod) else None
 
@@ -196,7 +196,7 @@ class Snapshot:
     # --- placing
 
     def decide(self, pending: Pending, only: str = "") -> PodPlacement | Refusal:
-        """Return what the scheduler would decide now; with `only`, were there only that node.
+        """Return the scheduler's decision now; `only` restricts the nodes to one.
 
         A pod of a gang is decided with the others of its gang.
         """
@@ -205,7 +205,7 @@ class Snapshot:
     def place(
         self, pending: Pending, policy: Policy | None = None, only: str = ""
     ) -> Placed | None:
-        """Return where what is pending goes, None if nowhere; take nothing yet.
+        """Return a placement of what is pending, or None; nothing is taken yet.
 
         Without a policy that is the scheduler's decision. A policy chooses node and devices by
         their cost, among the nodes that the filters leave.
@@ -233,7 +233,7 @@ class Snapshot:
         return Placed(pending=pending, node=decided.node, allocations=allocations, decision=decided)
 
     def _with_devices(self, pending: Pending, found: DevicePlacement) -> Placed | None:
-        """Return a place with devices that a policy chose; None where they take too much."""
+        """Return a place with devices chosen by a policy; None if they consume too much."""
         asked = self.question(pending)
         info = asked.pod
         wire, mappings = synthetic_claim(info.obj, asked.demand.extended)
@@ -257,7 +257,7 @@ class Snapshot:
         )
 
     def accept(self, placed: Placed) -> None:
-        """Let a place be taken from now on, with its devices."""
+        """Take a place, with its devices."""
         for claim in placed.objects():
             self.claims[full_key(claim)] = claim
         self._in_use = None
@@ -303,7 +303,7 @@ class Snapshot:
         return found
 
     def place_batch(self, batch: Sequence[Pending]) -> tuple[list[Placed | None], Optimum]:
-        """Serve as many of a batch as possible and take their devices; any node will do for each.
+        """Serve as many of a batch as possible and take their devices; all may use any node.
 
         Returns per pending its place, None if it has none, and the proof of how good that is.
         MissingExtraError without OR-Tools.

@@ -1,4 +1,4 @@
-"""Nodes, pods and devices as the next scheduling cycle sees them, and what a cycle decided.
+"""The state of nodes, pods and devices for scheduling cycles, and their decisions.
 
 A reader fills the state; `assume_placement` records a decision and `forget_placement` removes it.
 Nothing is decided here: that is left to `cycle`, `filters` and `scores`.
@@ -84,7 +84,7 @@ class Refusal:
 
     @property
     def least_short(self) -> tuple[str, tuple[InsufficientResource, ...]]:
-        """The node that lacks least once the pod has its devices there, and what it lacks."""
+        """The node that lacks least with the pod's devices, and what it lacks."""
         return min(
             ((name, each.lacks) for name, each in self.shortages.items()),
             key=lambda item: (
@@ -96,7 +96,7 @@ class Refusal:
 
     @property
     def code(self) -> str:
-        """The code of what most nodes say, or of what concerns all; `explanation` knows better."""
+        """The most frequent code of the nodes, or that of all; `explanation` is more precise."""
         first = self.blocked or self.fatal
         if first is None:
             ordered = sorted(self.reasons.items(), key=lambda item: (-item[1], str(item[0])))
@@ -131,7 +131,7 @@ class NominatedPod:
 
 
 class ClusterState:
-    """Nodes, pods and devices as the next cycle sees them."""
+    """The state of nodes, pods and devices for the next cycle."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class ClusterState:
 
     @property
     def versions(self) -> tuple[int, int]:
-        """What was found out stays true while these do."""
+        """The versions on which cached results depend."""
         return self.table.version, self.devices.version
 
     def refused(self, kind: Hashable) -> Refusal | None:

@@ -1,4 +1,4 @@
-"""The nodes that other pods allow: (anti-)affinity between pods, and topology spread.
+"""The nodes that inter-pod (anti-)affinity and topology spread allow.
 
 Sources: kube-scheduler's InterPodAffinity and PodTopologySpread. Everything is counted per value
 of a node label ("domain"); nodes without the label have no domain.
@@ -25,7 +25,7 @@ from dralab.scheduling.reasons import (
 
 
 def affinity_rules(table: NodeTable, pod: PodInfo) -> list[tuple[Reason, Mask]]:
-    """Return, for each rule about pods beside it that binds a pod, the nodes that it leaves."""
+    """Return the nodes that each (anti-)affinity rule of a pod allows."""
     found: list[tuple[Reason, Mask]] = []
     if pod.affinity:
         found.append((Reason(NOT_NEAR), _near(table, pod)))
@@ -42,7 +42,7 @@ def affinity_rules(table: NodeTable, pod: PodInfo) -> list[tuple[Reason, Mask]]:
 
 
 def spread_rules(table: NodeTable, rules: NodeRules, pod: PodInfo) -> list[tuple[Reason, Mask]]:
-    """Return, for each spread constraint that binds a pod, the nodes that it leaves."""
+    """Return the nodes that each spread constraint of a pod allows."""
     hard = [rule for rule in pod.spread if rule.hard]
     if not hard:
         return []
@@ -57,7 +57,7 @@ def spread_rules(table: NodeTable, rules: NodeRules, pod: PodInfo) -> list[tuple
 
 
 def is_awaited(pod: PodInfo, newcomer: PodInfo) -> bool:
-    """Return whether a pod that came to a node is one that a waiting pod wants near or evenly."""
+    """Return whether a newly placed pod matters to a waiting pod's affinity or spread."""
     near = any(term.matcher.accepts(newcomer) for term in pod.affinity)
     return near or any(rule.hard and rule.matcher.accepts(newcomer) for rule in pod.spread)
 

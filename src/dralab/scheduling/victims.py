@@ -1,4 +1,4 @@
-"""What may be preempted, as units: a pod, or a group whose pods only end together.
+"""Units of preemption: a pod, or a group that is preempted as a whole.
 
 Source: kube-scheduler 1.37, `framework/preemption` (`Victim`, `MoreImportantVictim`,
 `FilterVictimsWithPDBViolation`).
@@ -22,7 +22,7 @@ Budgets = Sequence[tuple[JsonDict, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Victim:
-    """Pods that end together, each with its node; `rank` is 0 of a pod, 1 of a group, 2 above."""
+    """Pods that end together, with their nodes; `rank` is 0 of a pod, 1 of a group, 2 above."""
 
     pods: tuple[tuple[str, PodInfo], ...]
     priority: int
@@ -36,7 +36,7 @@ class Victim:
 
 
 class Victims:
-    """The pods on nodes as units. A new one for each question: it keeps who is where."""
+    """The running pods as units; create a new one for each question."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -89,7 +89,7 @@ class Victims:
 
 
 class PodsAway:
-    """Units that are taken from their nodes for a moment, with the devices that only they use."""
+    """Units that are temporarily removed from their nodes, with devices that only they use."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -111,7 +111,7 @@ class PodsAway:
             self._state.table.add_pod(node, pod)
 
     def bring_all_back(self) -> None:
-        """Bring all pods back that are away."""
+        """Bring back all removed pods."""
         for node, pod in list(self._pods.values()):
             self.bring_back(Victim(pods=((node, pod),), priority=0))
 
@@ -158,6 +158,6 @@ def spared_in_order(units: Iterable[Victim], budgets: Budgets) -> tuple[list[Vic
 
 
 def started(pod: PodInfo) -> int:
-    """Return when a pod started; one that has not yet, when it was made."""
+    """Return when a pod started; its creation if it has not."""
     found = status_of(pod.obj).get("startTime")
     return from_rfc3339(found) if found else pod.created

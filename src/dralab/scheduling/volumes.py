@@ -1,4 +1,4 @@
-"""Pods and their persistent volumes: which nodes they allow, and what is to be bound first.
+"""Persistent volumes of pods: the allowed nodes, and the bindings to make.
 
 Sources: kube-scheduler's VolumeRestrictions, VolumeBinding and VolumeZone. A claim whose class
 binds at once must be bound before its pod is tried. One that waits for its first consumer gets,
@@ -42,7 +42,7 @@ from dralab.values.quantity import parse_any
 
 
 class VolumePlan(NamedTuple):
-    """What is to be written for one claim: its volume, or (None) the node for its provisioner."""
+    """What to write for one claim: its volume, or (None) the node for its provisioner."""
 
     claim: JsonDict
     volume: JsonDict | None
@@ -50,7 +50,7 @@ class VolumePlan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class VolumeDemand:
-    """The volumes that a pod has, and the claims that wait for its node.
+    """The bound volumes of a pod, and the claims that wait for its node.
 
     `exclusive` are claims that no other pod may use.
     """
@@ -77,7 +77,7 @@ class IndexedObjects(Protocol):
 
 
 class Volumes:
-    """Claims, volumes and storage classes; `taken` are volumes given away and not yet written."""
+    """Claims, volumes and storage classes; `taken` are assigned volumes, not yet written."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Volumes:
         self._taken: set[str] = set()
 
     def demand_of(self, pod: PodInfo) -> VolumeDemand | Reason:
-        """Return what a pod needs in volumes, or why it cannot be tried."""
+        """Return a pod's volume demand, or why it cannot be tried."""
         bound: list[JsonDict] = []
         waiting: list[JsonDict] = []
         claims: list[JsonDict] = []
@@ -133,7 +133,7 @@ class Volumes:
         return claim
 
     def restrictions(self, demand: VolumeDemand) -> list[tuple[Reason, Mask]]:
-        """Return, for what a pod needs in volumes, the reasons and the nodes that are left."""
+        """Return the nodes that a pod's volumes allow, each with the reason for the others."""
         table, found = self._table, list[tuple[Reason, Mask]]()
         if demand.exclusive and self._is_used(demand.exclusive):
             found.append((Reason(VOLUME_IN_USE), np.zeros(table.size, dtype=bool)))
@@ -164,7 +164,7 @@ class Volumes:
         return found
 
     def plans(self, demand: VolumeDemand | None, row: int) -> tuple[VolumePlan, ...] | None:
-        """Return what to write where the pod goes to a node; None if that cannot be."""
+        """Return what to write for a placement on a node; None if impossible."""
         if demand is None:
             return ()
         made: list[VolumePlan] = []
@@ -185,7 +185,7 @@ class Volumes:
         return tuple(made)
 
     def assume(self, plans: Iterable[VolumePlan]) -> None:
-        """Count volumes as given away."""
+        """Assume that volumes are assigned."""
         for plan in plans:
             if plan.volume is not None:
                 self._taken.add(plan.volume["metadata"]["name"])

@@ -270,7 +270,7 @@ class FastSimulation:
         change: ClusterChange = ClusterChange.NOTHING,
         helps: Callable[[PodInfo], bool] | None = None,
     ) -> None:
-        """Let pods be retried that await a change."""
+        """Retry pods that await a change."""
         if change and self.queue.wake_for(change, helps):
             self.wake()
 
@@ -394,7 +394,7 @@ class FastSimulation:
     # --- pods that have to go -----------------------------------------------------------------
 
     def evict(self, victim: PodInfo, winner: PodInfo, node: str) -> None:
-        """End a pod, for another one that will take its place."""
+        """Evict a pod for another one that will take its place."""
         del winner, node
         self.events.after(0, partial(self._end, victim.uid, "evicted or preempted"))
 
