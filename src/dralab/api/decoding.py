@@ -71,7 +71,7 @@ class Decoder:
     kind: str
     _decode: Decode = field(init=False)
     # Specs as a server keeps them, in JSON, by what was sent: those of which nothing is noted.
-    _specs: KnownValues[bytes] | None = field(init=False)
+    _specs: KnownValues[bytes, bytes] | None = field(init=False)
 
     def __post_init__(self) -> None:
         self._decode = _compiled(self.schema)
@@ -106,7 +106,9 @@ class Decoder:
             _Walk(self.kind, unknown).check(self.schema, value)
         return self._decode(value, DecodingNotes(empties=empties, gated=gated)), unknown
 
-    def _decoded_copy(self, value: Any, seen: DecodingNotes, specs: KnownValues[bytes]) -> Any:
+    def _decoded_copy(
+        self, value: Any, seen: DecodingNotes, specs: KnownValues[bytes, bytes]
+    ) -> Any:
         """Decode a value whose spec may be that of others, which is not decoded again then."""
         spec = value.get("spec") if type(value) is dict else None
         key = json_key(spec) if type(spec) is dict else None

@@ -12,6 +12,7 @@ import orjson
 
 P = ParamSpec("P")
 R = TypeVar("R")
+K = TypeVar("K", bound=Hashable)
 LONGEST: Final = 8192  # bytes of a key
 NAMED: Final = object()  # parts the arguments given by position from those given by name
 
@@ -70,12 +71,12 @@ def remembered(most: int, *, longest: int = 512) -> Callable[[Callable[P, R]], C
     return decorate
 
 
-class KnownValues(Generic[R]):
+class KnownValues(Generic[K, R]):
     """Results by the JSON of what they were made from: most pods are copies of a few.
 
     Where one comes that is too many, all others are forgotten.
 
-    >>> known = KnownValues[str]()
+    >>> known = KnownValues[bytes, str]()
     >>> known.keep(json_key({"a": 1}), "one")
     >>> known.get(json_key({"a": 1}))
     'one'
@@ -84,14 +85,14 @@ class KnownValues(Generic[R]):
     __slots__ = ("_found", "_most")
 
     def __init__(self, most: int = 1024) -> None:
-        self._found: dict[bytes, R] = {}
+        self._found: dict[K, R] = {}
         self._most = most
 
-    def get(self, key: bytes | None) -> R | None:
+    def get(self, key: K | None) -> R | None:
         """Return what is known; None if that is nothing."""
         return None if key is None else self._found.get(key)
 
-    def keep(self, key: bytes | None, result: R) -> None:
+    def keep(self, key: K | None, result: R) -> None:
         """Remember a result."""
         if key is None:
             return

@@ -60,7 +60,7 @@ class Form:
         self.open = schema is None or (schema.free and not schema.type and not schema.map_type)
         self.closed = schema is not None and schema.is_struct
         copied = schema is not None and schema.copied
-        self.copies: KnownValues[FieldSet] | None = KnownValues() if copied else None
+        self.copies: KnownValues[bytes, FieldSet] | None = KnownValues() if copied else None
         self.keys: tuple[tuple[str, Any], ...] = ()
         self.zeros = NOTHING
         self._only: str | None = None

@@ -5,7 +5,7 @@ Source of names, labels and bounds: k8s.io/apiserver `admission/metrics`, `endpo
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import pairwise
@@ -28,6 +28,7 @@ DYNAMIC: Final = "Dynamic"  # stands for the plugins that users configure, each 
 FOLDED: Final = 512  # steps that are added at a time
 Names = tuple[str, ...]
 Noted = TypeVar("Noted")
+Place = TypeVar("Place", bound=Hashable)
 OUTCOME: Final = ("operation", "rejected", "type")
 COLLECTION: Final = ("group", "resource")
 # Users are told apart only where there are few of them.
@@ -40,6 +41,7 @@ class AdmissionMetrics:
 
     def __init__(self) -> None:
         self._passed: deque[tuple[tuple[str, str, Names], Sequence[int]]] = deque()
+        self._checked: deque[tuple[Labels, int]] = deque()
         self.plugins = Histograms(
             "apiserver_admission_controller_admission_duration_seconds",
             "How long an admission plugin took.",
@@ -88,6 +90,7 @@ class AdmissionMetrics:
     def families(self) -> Iterator[Counters | Histograms]:
         """Yield all of them."""
         self._fold()
+        self._fold_checks()
         yield from (self.plugins, self.steps, self.webhooks, self.requests, self.rejections)
         yield from (self.open, self.checks, self.check_seconds)
 
@@ -96,6 +99,12 @@ class AdmissionMetrics:
         self._passed.append(((operation, type_, names), instants))
         if len(self._passed) >= FOLDED:
             self._fold()
+
+    def checked(self, labels: Labels, began: int) -> None:
+        """Record the check of a policy that began then."""
+        self._checked.append((labels, now() - began))
+        if len(self._checked) >= FOLDED:
+            self._fold_checks()
 
     def refused(self, operation: str, type_: str, names: Names, instants: Sequence[int]) -> None:
         """Record a step whose last plugin refused."""
@@ -106,13 +115,14 @@ class AdmissionMetrics:
                 self.plugins.add((name, operation, rejected, type_), own / SECOND)
         self.steps.add((operation, "true", type_), sum(taken) / SECOND)
 
+    def _fold_checks(self) -> None:
+        for labels, taken in _by_place(taken_from(self._checked)).items():
+            self.checks.add(labels, len(taken))
+            self.check_seconds.add_all(labels, taken)
+
     def _fold(self) -> None:
         """Add the steps that passed, for many writes at once."""
-        passed = taken_from(self._passed)
-        places: dict[tuple[str, str, Names], list[Sequence[int]]] = {}
-        for place, instants in passed:
-            places.setdefault(place, []).append(instants)
-        for (operation, type_, names), rows in places.items():
+        for (operation, type_, names), rows in _by_place(taken_from(self._passed)).items():
             columns = list(zip(*rows, strict=True))
             for name, (began, ended) in zip(names, pairwise(columns), strict=True):
                 if name != DYNAMIC:
@@ -294,4 +304,12 @@ def taken_from(noted: "deque[Noted]") -> list[Noted]:
     with suppress(IndexError):
         while True:
             found.append(noted.popleft())
+    return found
+
+
+def _by_place(noted: Iterable[tuple[Place, Noted]]) -> dict[Place, list[Noted]]:
+    """Return what was noted of each place."""
+    found: dict[Place, list[Noted]] = {}
+    for place, note in noted:
+        found.setdefault(place, []).append(note)
     return found

@@ -438,3 +438,52 @@ def test_a_write_that_may_have_to_wait_goes_to_its_lane_before_it_is_decoded(ser
     assert ask(server, "POST", path, configuration)[0] == 201
     assert lane(MAPS, b"{") == WAITING_LANE
     assert lane("/api/v1/namespaces/default/secrets", b"{") == "400"
+
+
+QUOTAS = "/api/v1/namespaces/default/resourcequotas"
+
+
+def quota(name, *, limits=1, label="ok"):
+    hard = {f"count/things{number}.example.com": "1" for number in range(limits)}
+    labels = {"team": label} if label else {}
+    return {"metadata": {"name": name, "labels": labels}, "spec": {"hard": hard}}
+
+
+def test_copies_are_judged_by_what_differs_in_them(server):
+    rule = {**RULE, "resources": ["resourcequotas"]}
+    constraints = {"matchConstraints": {"resourceRules": [rule]}}
+    few = "object.spec.hard.size() < 3"
+    labeled = "has(object.metadata.labels) && object.metadata.labels.team == 'ok'"
+    bind(server, policy("spec", few, **constraints))
+    bind(server, policy("whole", f"{few} && {labeled}", **constraints))
+    bind(server, policy("user", f"{few} && request.userInfo.username != 'bad'", **constraints))
+    for number in range(3):
+        for limits, label, user, status in (
+            (1, "ok", "good", 201),
+            (1, "", "good", 422),
+            (1, "ok", "bad", 422),
+            (3, "ok", "good", 422),
+        ):
+            made = quota(f"{user}-{number}", limits=limits, label=label)
+            assert ask(server, "POST", QUOTAS, made, user=User(name=user))[0] == status
+
+
+def test_a_changed_policy_judges_known_specs_anew(server):
+    rule = {**RULE, "resources": ["resourcequotas"]}
+    made = policy("p", "object.spec.hard.size() < 3", matchConstraints={"resourceRules": [rule]})
+    bind(server, made)
+    assert ask(server, "POST", QUOTAS, quota("a", limits=2))[0] == 201
+    assert ask(server, "POST", QUOTAS, quota("b", limits=2))[0] == 201
+    change = {"spec": {"validations": [{"expression": "object.spec.hard.size() < 2"}]}}
+    assert ask(server, "PATCH", f"{POLICIES}/p", change, MERGE)[0] == 200
+    assert ask(server, "POST", QUOTAS, quota("c", limits=2))[0] == 422
+
+
+def test_checks_of_policies_are_counted(server):
+    bind(server, policy("p", "object.data.size() < 2"))
+    for number in range(3):
+        ask(server, "POST", MAPS, config_map(f"m-{number}"))
+    text = server.handle(HttpRequest(method="GET", path="/metrics")).content.decode()
+    passed = 'enforcement_action="allow",error_type="invalid_error",policy="p",policy_binding="p"'
+    for name in ("total", "duration_seconds_count"):
+        assert f"apiserver_validating_admission_policy_check_{name}{{{passed}}} 3" in text

@@ -19,7 +19,7 @@ class KnownPods:
         warnings: Callable[[PodFacts], list[str]],
     ) -> None:
         self._problems, self._tell = problems, warnings
-        self._warnings = KnownValues[tuple[str, ...]]()
+        self._warnings = KnownValues[bytes, tuple[str, ...]]()
 
     def judged(self, pod: PodFacts) -> tuple[list[FieldError], tuple[str, ...]]:
         """Return the errors of a pod, and what to warn of where nothing is."""

@@ -57,6 +57,7 @@ class DynamicAdmission:
         self.disabled: frozenset[str] = frozenset()  # names of plugins that are switched off
         self.mutating: list[Mutating] = []
         self.validating: list[Validating] = []
+        self._calling: tuple[Calling, ...] = ()
         self.active = False
         # Of a collection, how many bytes were sent with a write that policies took long for.
         self.long_writes: dict[str, int] = {}
@@ -71,6 +72,8 @@ class DynamicAdmission:
         """Add plugins, except those that are switched off."""
         self.mutating += [each for each in mutating if each.name not in self.disabled]
         self.validating += [each for each in validating if each.name not in self.disabled]
+        plugins: tuple[Configured, ...] = (*self.mutating, *self.validating)
+        self._calling = tuple(each for each in plugins if isinstance(each, Calling))
 
     def configured(self) -> None:
         """Update `active` after a configuration was written or deleted."""
@@ -89,8 +92,7 @@ class DynamicAdmission:
         """Whether a write may need calls to other servers, before its object is known."""
         return any(
             each.hooks.may_match(kind, subresource, operations, name=name, namespace=namespace)
-            for each in (*self.mutating, *self.validating)
-            if isinstance(each, Calling)
+            for each in self._calling
         )
 
     def took_long(self, hub: str, size: int) -> None:

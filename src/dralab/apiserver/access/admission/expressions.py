@@ -22,9 +22,13 @@ from dralab.cel.json_values import Converted, from_json
 from dralab.cel.library import overloads
 from dralab.cel.program import FAILURES
 from dralab.cel.types import CelType
+from dralab.values.remembering import KnownValues, json_key
 
 # Cost units for one expression, and for all of one policy (k8s.io/apiserver `pkg/apis/cel`).
 MANAGED: Final = ("metadata", "managedFields")
+SPEC: Final = ("object", "spec")
+SpecKey = tuple[Kind, bytes]
+KEPT: Final = 128  # specs of which an expression is known to be true
 PER_CALL: Final = 1_000_000
 PER_POLICY: Final = 10_000_000
 PER_MATCHER: Final = 2_500_000
@@ -121,6 +125,11 @@ class Variables(Protocol):
         """What the expressions about a write may cost before they are long work."""
         ...
 
+    @property
+    def spec_key(self) -> "SpecKey | None":
+        """What is equal for objects with equal specs; None where that is not known."""
+        ...
+
     def named(self, name: str, *, whole: bool = True) -> Any:
         """Return a variable by its name in expressions; unless `whole`, without managed fields."""
         ...
@@ -139,7 +148,7 @@ class BriefBudget:
 class ReviewValues:
     """The variables of one write in one version, each made when it is first used."""
 
-    __slots__ = ("_forms", "_found", "_kind", "_named", "_review", "_size", "budget")
+    __slots__ = ("_forms", "_found", "_kind", "_named", "_review", "_size", "_spec_key", "budget")
 
     def __init__(
         self,
@@ -155,7 +164,16 @@ class ReviewValues:
         self._forms = forms
         self._found: dict[str, Any] = {}
         self._size: tuple[int, int] | None = None
+        self._spec_key: SpecKey | None = None
         self.budget: BriefBudget = review.memory.setdefault("budget", BriefBudget(review.scope))
+
+    @property
+    def spec_key(self) -> "SpecKey | None":
+        """What is equal for objects with equal specs; None where that is not known."""
+        if self._spec_key is None and self._review.form is None and self._review.value is not None:
+            text = json_key(self._review.value.get("spec"))
+            self._spec_key = None if text is None else (self._kind, text)
+        return self._spec_key
 
     @property
     def size(self) -> tuple[int, int]:
@@ -310,7 +328,7 @@ def _reads_managed_fields(path: Sequence[str]) -> bool:
 class Expression:
     """One compiled expression of an environment. CompileError."""
 
-    __slots__ = ("_arguments", "_bound", "_fast", "_needs", "_whole", "program", "text")
+    __slots__ = ("_arguments", "_bound", "_fast", "_known", "_needs", "_whole", "program", "text")
 
     def __init__(self, text: str, within: Environment) -> None:
         self.text = text
@@ -324,6 +342,10 @@ class Expression:
         self._whole = any(map(_reads_managed_fields, self.program.paths))
         self._bound = bound(self.program.tree)
         self._fast = self.program.fast if self._bound is not None else None
+        # Equal values at all paths give equal results: most pods are copies of a few. What was
+        # true of a spec is not asked again, and costs what it did.
+        of_spec = all(path[:2] == SPEC for path in self.program.paths)
+        self._known = KnownValues[SpecKey, int](most=KEPT) if of_spec else None
 
     def value(self, variables: Variables, left: int = PER_CALL) -> tuple[Any, int]:
         """Return the value, which may be a CelError, and its cost.
@@ -331,6 +353,18 @@ class Expression:
         Where nothing on this input costs more than is `left`, generated code finds the value.
         What costs more than the budget for the write is found in a turn. MustCompute, ApiError.
         """
+        if self._known is None:
+            return self._found(variables, left)
+        key = variables.spec_key
+        known = self._known.get(key)
+        if known is not None and known <= left:
+            return True, known
+        found, cost = self._found(variables, left)
+        if found is True:
+            self._known.keep(key, cost)
+        return found, cost
+
+    def _found(self, variables: Variables, left: int) -> tuple[Any, int]:
         most = self._bound.of(*variables.size) if self._bound is not None else PER_CALL + 1
         is_bounded = most <= left and most <= PER_CALL
         budget = variables.budget

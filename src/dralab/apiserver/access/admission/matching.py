@@ -97,9 +97,9 @@ class Criteria:
         if self._everything:
             return review.kind
         kind = self._kind(review.kind, review.subresource, review.operation, review.name)
-        if kind is None or not self._selects_namespace(review) or not self._selects_object(review):
-            return None
-        return kind
+        if kind is None or (self._namespaces is self._objects is None):
+            return kind
+        return kind if self._selects_namespace(review) and self._selects_object(review) else None
 
     def may_match(
         self,

@@ -123,9 +123,7 @@ class ValidatingPolicies:
         if found:
             always = any(each.always_denies for each in found)
             action = "deny" if always or "Deny" in binding.actions else binding.actions[0].lower()
-        place = (action, "invalid_error", policy.name, binding.name)
-        self.metrics.checks.add(place)
-        self.metrics.check_seconds.since(place, began)
+        self.metrics.checked((action, "invalid_error", policy.name, binding.name), began)
 
     def _acted(
         self,
@@ -164,8 +162,10 @@ class ValidatingPolicies:
         found: list[PolicyFailure] = []
         try:
             for index, each in enumerate(policy.validations):
-                finding = self._outcome(policy, each, variables, index)
-                if finding is not None:
+                outcome = variables.value(each.expression)
+                if outcome is not True and (
+                    finding := self._finding(policy, each, variables, index, outcome)
+                ):
                     found.append(finding)
         except OutOfBudget:
             found = [] if policy.ignores_failures else [PolicyFailure(OUT_OF_BUDGET)]
@@ -174,13 +174,15 @@ class ValidatingPolicies:
             found += self._annotated(policy, variables, annotations)
         return found
 
-    def _outcome(
-        self, policy: AdmissionPolicy, each: Validation, variables: PolicyVariables, index: int
+    def _finding(
+        self,
+        policy: AdmissionPolicy,
+        each: Validation,
+        variables: PolicyVariables,
+        index: int,
+        found: Any,
     ) -> PolicyFailure | None:
-        """Return the violation of one validation by a write, if any. OutOfBudget."""
-        found = variables.value(each.expression)
-        if found is True:
-            return None
+        """Return the violation of one validation that is not true, if it counts. OutOfBudget."""
         if isinstance(found, (cel.CelError, cel.CompileError)):
             if policy.ignores_failures:
                 return None

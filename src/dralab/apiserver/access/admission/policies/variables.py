@@ -9,6 +9,7 @@ from dralab.apiserver.access.admission.expressions import (
     BriefBudget,
     Expression,
     ReviewValues,
+    SpecKey,
     Variables,
     measured,
 )
@@ -62,6 +63,11 @@ class PolicyVariables:
     def budget(self) -> BriefBudget:
         """What the expressions about the write may cost before they are long work."""
         return self._values.budget
+
+    @property
+    def spec_key(self) -> SpecKey | None:
+        """What is equal for objects with equal specs; None where that is not known."""
+        return self._values.spec_key
 
     def named(self, name: str, *, whole: bool = True) -> Any:
         """Return a variable by its name in expressions; see `ReviewValues.named`."""
