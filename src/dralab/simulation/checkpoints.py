@@ -1,4 +1,4 @@
-"""Checkpoints of runs that were stopped: how far each was, and the digest of all it depends on.
+"""Checkpoints of stopped runs: the progress, and a digest of everything the run depends on.
 
 A run goes on by running up to there again: the same input gives the same run. So a checkpoint from
 somebody else can hold nothing but a number.
@@ -20,7 +20,7 @@ FORMAT: Final = 3
 
 
 def digest(parts: Iterable[object], files: Iterable[Path] = ()) -> str:
-    """Return a short text of what a run depends on: the same text, the same result.
+    """Return a digest of everything that a run depends on.
 
     Parts must have texts that repeat: no sets, no addresses.
     """
@@ -33,7 +33,7 @@ def digest(parts: Iterable[object], files: Iterable[Path] = ()) -> str:
 
 
 def write(path: Path, key: str, steps: int) -> None:
-    """Write how far a run is, atomically. InputError: it cannot be written."""
+    """Write a run's progress, atomically. InputError: it cannot be written."""
     aside = path.with_name(f"{path.name}.part")
     text = orjson.dumps({"kind": KIND, "format": FORMAT, "key": key, "steps": steps})
     try:
@@ -47,7 +47,7 @@ def write(path: Path, key: str, steps: int) -> None:
 
 
 def read(path: Path, key: str) -> int:
-    """Return how far a run was; InputError if the file is no checkpoint, or of another run."""
+    """Return a run's progress; InputError if the file is not a checkpoint of this run."""
     try:
         found = orjson.loads(content_of(path))
     except orjson.JSONDecodeError:

@@ -19,7 +19,7 @@ from dralab.simulation.scenario.schedulers import EXTERNAL, OWN, TICKS
 
 
 def measured(scenario: Scenario, result: Result) -> Result:
-    """Return a result with only the measurements that the scenario wants."""
+    """Return a result with only the measurements that the scenario selects."""
     left_out = (
         unsupported.notes_outside(scenario.fleet, scenario.work)
         if scenario.scheduler == EXTERNAL
@@ -46,7 +46,7 @@ def begin(
     command: str | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> ScenarioRun:
-    """Return a run that has not begun, or is resumed from a checkpoint.
+    """Return a new run, or one resumed from a checkpoint.
 
     `command` replaces that of the scenario's external scheduler; `say` hears where it is served.
     InputError: workload and scheduler do not go together, or the checkpoint is of another run.

@@ -1,4 +1,4 @@
-"""Sets of machines as bits of an integer, and their text: blank-separated intervals.
+"""Sets of machines as bits of an integer, and their text: intervals separated by blanks.
 
 Bit i stands for machine i. Intersection, union and counting are one machine-word loop each.
 """

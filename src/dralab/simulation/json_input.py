@@ -55,7 +55,7 @@ def _past_blank(text: str, position: int) -> int:
 
 
 def _child(text: str, position: int, step: Step) -> int | None:
-    """Return where the child of the container at `position` begins; the last one of a name wins."""
+    """Return the start of a child of the container at `position`; the last one of a name wins."""
     closing = "}" if isinstance(step, str) else "]"
     if text[position] != ("{" if isinstance(step, str) else "["):
         return None

@@ -62,7 +62,7 @@ class ProcessExecutor:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Make processes that start here ignore Ctrl-C: their parent ends them."""
+    """Let processes that start here ignore Ctrl-C: their parent ends them."""
     if current_thread() is not main_thread():
         yield
         return
@@ -74,7 +74,7 @@ def _deaf() -> Iterator[None]:
 
 
 class DaskExecutor:
-    """Workers of a Dask cluster (extra: distributed); its files must be where ours are."""
+    """Run unfinished cases; return all numbers. `progress` gets done, reused and all."""
 
     def __init__(self, address: str) -> None:
         require("distributed", "--engine dask")
@@ -114,7 +114,7 @@ def run(
     progress: Callable[[int, int, int], None] | None = None,
     interruptible: bool = False,
 ) -> dict[CampaignCase, Numbers]:
-    """Run what is not done yet; return all numbers. `progress` gets done, reused and all.
+    """Run unfinished cases; return all numbers. `progress` gets done, reused and all.
 
     An `interruptible` campaign returns what there is at Ctrl-C. InputError: runs failed; the others
     are done and kept.

@@ -30,7 +30,7 @@ Numbers = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CampaignCase:
-    """One run. `nodes` is set where it is a placement of an openb trace, not a scenario.
+    """One run. `nodes` is set for a placement of an openb trace instead of a scenario.
 
     `policy` is the class that `scheduler` names, where that is not the name of one in a file.
     """
@@ -63,7 +63,7 @@ class CampaignCase:
         )
 
     def digest(self) -> str:
-        """Return what the result depends on as a short text: the same text, the same result."""
+        """Return a digest of everything that the result depends on."""
         whole = digest(self.load())
         if self.policy is not None:
             whole = checkpoints.digest((whole, self.policy.fingerprint), [])
@@ -86,7 +86,7 @@ class CampaignCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """All cases, and what of their numbers is compared with which scheduler."""
+    """All cases, the numbers to compare, and the baseline scheduler."""
 
     name: str
     file: Path

@@ -1,4 +1,4 @@
-"""How much of a node's idle GPU no typical pod could use.
+"""The fragmentation measure: how much of a node's idle GPU no typical pod could use.
 
 F_n(m) is what pod m of the target workload cannot use on node n: all of the idle GPU where it
 cannot run there at all, otherwise the pieces too small for it. F_n is the mean over the typical
@@ -85,7 +85,7 @@ class Fragmentation:
         return lost @ self._counts / self.scale
 
     def of_state(self, cpu: int, gpus: Ints, model: int) -> int:
-        """Return `scale` times F of one state; by its GPUs, the result has steps in CPU."""
+        """Return `scale` times F of one state, as a step function of CPU."""
         key = gpus.tobytes(), model
         found = self._steps.get(key)
         if found is None:
@@ -122,7 +122,7 @@ class Fragmentation:
         return {name: float((parts[name] @ self._counts).sum() / self.scale) for name in CLASSES}
 
     def _pieces(self, gpus: Ints) -> tuple[Ints, Flags]:
-        """Return, per state and typical pod, the milli in too small pieces, and whether it fits."""
+        """Return the milli in too small pieces, and whether it fits, per state and typical pod."""
         fits = gpus[:, :, None] >= self._sizes
         small = np.einsum("ng,ngs->ns", gpus, ~fits)
         count = fits.sum(axis=1)
@@ -150,7 +150,7 @@ class NodesWithGpus(Protocol):
 
 
 class NodeRoom:
-    """What is left of the CPU and the GPUs of nodes whose pods others place."""
+    """The free CPU and GPUs of nodes whose pods are placed elsewhere."""
 
     def __init__(self, nodes: Sequence[GpuNode]) -> None:
         self.size = len(nodes)
@@ -160,7 +160,7 @@ class NodeRoom:
             self.gpus.put_node(row, node.gpus, node.model)
 
     def free(self, resource: str) -> Ints:
-        """Return what each node has left: nothing but CPU is counted."""
+        """Return the free CPU of each node."""
         return self._cpu if resource == "cpu" else np.zeros_like(self._cpu)
 
     def shared_gpus(self) -> SharedColumns:
@@ -189,7 +189,7 @@ class FragmentationLedger:
         self._seen = -1
 
     def catch_up(self) -> float:
-        """Look at the nodes that changed; return the sum."""
+        """Update the changed nodes; return the sum."""
         table, scale = self.table, self.fragmentation.scale
         if self._seen == table.touched.position:
             return self._sum / scale

@@ -178,7 +178,7 @@ def gpu_class() -> JsonDict:
 
 
 def gpu_devices(count: int, model: str, *, shared: bool = True) -> list[JsonDict]:
-    """Return so many GPUs of a model as devices; `shared`: parts of one can be had."""
+    """Return GPUs of a model as devices; `shared`: parts of one can be allocated."""
     policy = {"default": str(WHOLE_GPU), "validRange": {"min": "1", "max": str(WHOLE_GPU)}}
     sharing = {
         "capacity": {"share": {"value": str(WHOLE_GPU), "requestPolicy": policy}},
@@ -195,7 +195,7 @@ def gpu_devices(count: int, model: str, *, shared: bool = True) -> list[JsonDict
 
 
 def gpu_slice_of(node: GpuNode, *, shared: bool = True) -> JsonDict:
-    """Return the GPUs of a node as its one ResourceSlice; `shared`: parts of one can be had."""
+    """Return the GPUs of a node as one ResourceSlice; `shared`: parts can be allocated."""
     pool = {"name": node.name, "generation": 1, "resourceSliceCount": 1}
     content = gpu_devices(node.gpus, node.model, shared=shared)
     spec = {"driver": GPU_DRIVER, "nodeName": node.name, "pool": pool, "devices": content}

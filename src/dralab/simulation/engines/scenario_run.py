@@ -15,9 +15,9 @@ class ScenarioRun(Protocol):
     """A run of a scenario."""
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
-        """Run on to the end, or until `stop` asks to leave off: then the result is not complete."""
+        """Run to the end, or until `stop` returns True: then the result is incomplete."""
         ...
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint of a run that left off."""
+        """Write a checkpoint of a stopped run."""
         ...

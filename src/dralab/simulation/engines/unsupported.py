@@ -1,4 +1,4 @@
-"""Parts of a scenario that engines do not support: refused if they affect results, else reported.
+"""Unsupported parts of a scenario: refused if they affect results, else reported.
 
 `--scheduler dralab` supports them; every message here says so.
 """
@@ -44,13 +44,13 @@ def refuse_for_jobs(file: Path, conditions: RunConditions) -> None:
 
 
 def refuse_fast(scenario: Scenario) -> None:
-    """Raise InputError for what only a whole cluster acts out, where it affects pods."""
+    """Raise InputError for features of the cluster engine that affect pods."""
     for where, what in _beyond_fast(scenario):
         raise InputError(scenario.file, f"{what}; {INSTEAD}", where=where)
 
 
 def _beyond_fast(scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """Yield where something is that the fast engine cannot act out, and what it is."""
+    """Yield the place and name of features that the fast engine does not support."""
     fleet, work = scenario.fleet, scenario.work
     for body in fleet.running:
         yield "fleet", f"{_title(body)} runs already, which the fast engine cannot take over"
@@ -115,7 +115,7 @@ def _title(body: Mapping[str, Any]) -> str:
 
 
 def notes_outside(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]:
-    """Yield a sentence for what is not done where an external scheduler decides."""
+    """Yield a sentence for each feature that is ignored with an external scheduler."""
     yield from _running(fleet)
     with_drivers = sum(bool(node.drivers) for node in fleet.nodes)
     if with_drivers:

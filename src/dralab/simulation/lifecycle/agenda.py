@@ -8,7 +8,7 @@ from dralab.kernel.events import Event, Events
 
 
 class AgendaEntry(NamedTuple):
-    """At `when` (nanoseconds of the clock), `what` happens to `whom`; smaller priorities first."""
+    """At `when` (nanoseconds of the clock), `what` happens to `whom`; lower priorities first."""
 
     when: int
     priority: int
@@ -56,7 +56,7 @@ class Agenda:
 
 @dataclass(slots=True)
 class _Due:
-    """The call of an entry; an object and not a closure, so that a run can be saved."""
+    """The call of an entry: an object and not a closure, so that a run can be saved."""
 
     agenda: Agenda
     what: str

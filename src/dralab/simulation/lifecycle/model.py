@@ -65,7 +65,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeCycle:
-    """The life of a pod besides running.
+    """The delays of a pod's life besides running.
 
     The stages of `start` lie between binding and running, those of `release` between its end and
     the freeing of what it held (a kubelet that has not looked yet). A run fails with `failure`, at
@@ -79,7 +79,7 @@ class LifeCycle:
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """A pod's life on its node, from its binding on."""
+        """The stages of a pod's life on its node, from its binding on."""
         return (
             *self.start,
             Stage(name="started", then="start"),
@@ -91,7 +91,7 @@ class LifeCycle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Something goes wrong at `at`, for `duration` (None: for ever).
+    """A fault at `at`, for `duration` (None: for ever).
 
     With nothing else given, `node` is down. `taint` (key, value, effect) taints the node, or
     `device` on it. `happens` is what happens to drivers: `driver` on `node`, each where empty.
@@ -121,7 +121,7 @@ class RandomFaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConditions:
-    """Everything besides fleet, pods and policy.
+    """The conditions of a run besides fleet, pods and policy.
 
     The run stops at `until`, or when so many tasks have `ended`.
     """
@@ -144,7 +144,7 @@ Stream = Callable[[str], random.Random]
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Draws for one run; `stream` returns the random stream of a name."""
+    """The random delays of one run; `stream` returns the random stream of a name."""
 
     life: LifeCycle
     stream: Stream
@@ -156,7 +156,7 @@ class Delays:
         return stage.delay + int(self.stream(stage.name).random() * stage.jitter)
 
     def run(self, duration: int) -> tuple[int, bool]:
-        """Return how long a run of a duration lasts, and whether it fails: then it is cut short."""
+        """Return how long a run takes, and whether it fails early."""
         if not self.life.failure:
             return duration, False
         chance = self.stream("failure")
@@ -165,7 +165,7 @@ class Delays:
 
 
 class Quotas:
-    """What the pods of every queue with a quota hold.
+    """The resources held by the pods of each queue with a quota.
 
     >>> from dralab.simulation.workloads.openb import PodRequest
     >>> quotas = Quotas({"a": Quota(cpu=3000)})
@@ -186,7 +186,7 @@ class Quotas:
         return pod.queue in self.quotas
 
     def allows(self, pods: Sequence[Pod]) -> bool:
-        """Whether pods of one queue may hold what they ask for, all of them."""
+        """Whether all of some pods fit into their queue's quota."""
         quota = self.quotas.get(pods[0].queue)
         if quota is None:
             return True

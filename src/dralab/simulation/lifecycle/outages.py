@@ -1,4 +1,4 @@
-"""Outages of nodes: which node is down when, and future outages.
+"""Outages of nodes, past and future.
 
 Outages of one node may overlap; it is up again when the last of them is over.
 """

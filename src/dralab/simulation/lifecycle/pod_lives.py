@@ -1,4 +1,4 @@
-"""The life of pods, from their arrival to their end, and what nodes that go down do to it.
+"""The life of pods, from arrival to end, including outages of their nodes.
 
 One implementation for the engines that act pods out themselves (`fast`, `external`); an engine says
 in a `LifecycleHost` what becomes of its own nodes and objects. A life is a list of stages, and what
@@ -35,7 +35,7 @@ class LifecycleHost(Protocol[Task_contra]):
         ...
 
     def comes_again(self, task: Task_contra) -> bool:
-        """Whether a pod that was evicted, or has failed, is submitted again by the engine."""
+        """Whether an evicted or failed pod is submitted again by the engine."""
         ...
 
     def withdraw(self, task: Task_contra) -> None:
@@ -43,7 +43,7 @@ class LifecycleHost(Protocol[Task_contra]):
         ...
 
     def finish(self, task: Task_contra) -> None:
-        """A pod is over for good."""
+        """Handle a pod that has ended for good."""
         ...
 
     def lose(self, node: str) -> None:
@@ -55,7 +55,7 @@ class LifecycleHost(Protocol[Task_contra]):
         ...
 
     def changed(self) -> None:
-        """Something has arrived or was freed: the scheduler has to look."""
+        """Notify the scheduler: something has arrived or was released."""
         ...
 
 
@@ -97,7 +97,7 @@ class PodLives(Generic[Task]):
         agenda.methods |= {"arrive": self._arrive, "stage": self._stage_over}
 
     def plan(self, nodes: Iterable[str], begin: int = 0) -> None:
-        """Schedule all arrivals and outages; `begin` is the time at which the run begins."""
+        """Schedule all arrivals and outages; `begin` is the start of the run."""
         for key, task in sorted(self.tasks.items(), key=lambda item: item[1].pod.arrives):
             self.agenda.schedule(begin + task.pod.arrives, BEGINNING, "arrive", key)
         self.plan_outages(nodes, begin)
@@ -109,7 +109,7 @@ class PodLives(Generic[Task]):
 
     @property
     def finished(self) -> bool:
-        """Whether every pod is over: nodes may still break, but nothing of interest follows."""
+        """Whether every pod has ended: later outages do not matter."""
         return self.over == len(self.tasks) and not self.running
 
     # --- a life, from top to bottom -----------------------------------------------------------
@@ -118,20 +118,20 @@ class PodLives(Generic[Task]):
         self.queue(self.tasks[key])
 
     def queue(self, task: Task) -> None:
-        """Queue a pod that arrives or comes again."""
+        """Queue a pod that arrives or is submitted again."""
         task.created, task.next = self.agenda.now(), None
         self.site.submit(task)
         self.site.changed()
 
     def bind(self, task: Task, node: str, *, silent: bool = False) -> None:
-        """Begin a pod's life on a node; on a `silent` one it begins with `resume`."""
+        """Begin a pod's life on a node; on a `silent` node `resume` begins it."""
         task.bind(node, self.agenda.now())
         self.running[task.key] = task
         if not silent:
             self._live(task, 0)
 
     def _live(self, task: Task, first: int) -> None:
-        """Go through the stages of a life, up to the next one that takes time."""
+        """Advance through the stages of a life, up to the next one that takes time."""
         for number in range(first, len(self.stages)):
             stage = self.stages[number]
             lasts = self._lasts(task, stage)
@@ -179,7 +179,7 @@ class PodLives(Generic[Task]):
                 assert_never(stage.then)
 
     def leave(self, task: Task) -> None:
-        """Free what a pod held that has run; one that failed may be retried."""
+        """Release a finished pod's resources; a failed one may be retried."""
         self._release(task)
         again = task.failures <= self.retries and self.site.comes_again(task)
         if task.state == "Failed" and again:
@@ -189,20 +189,20 @@ class PodLives(Generic[Task]):
         self.site.changed()
 
     def finish(self, task: Task) -> None:
-        """Count a pod that is over."""
+        """Count a finished pod."""
         self.over += 1
         self.site.finish(task)
 
     # --- a life that is interrupted -----------------------------------------------------------
 
     def try_again(self, task: Task, reason: str) -> None:
-        """Queue a pod again, once this instant's decisions have been made."""
+        """Queue a pod again, after the decisions of this instant."""
         self.site.withdraw(task)
         task.wait_again(reason)
         self.agenda.schedule(self.agenda.now(), RETURNING, "arrive", task.key)
 
     def evict(self, task: Task, reason: str) -> None:
-        """End a pod before its time; as the pod of a job it comes again, and waits."""
+        """Evict a pod; the pod of a job is submitted again."""
         self.agenda.cancel(task.next)
         self._release(task)
         if not task.lost:
@@ -215,14 +215,14 @@ class PodLives(Generic[Task]):
         self.over += 1
 
     def interrupt(self, task: Task, reason: str) -> None:
-        """Stop a pod without an end: it is on its node, and does nothing there."""
+        """Interrupt a pod: it stays on its node, and does nothing there."""
         self.agenda.cancel(task.next)
         task.state, task.next, task.started, task.ended = "Bound", None, None, None
         task.lost, task.reason = True, reason
         self._count_loss(task)
 
     def resume(self, task: Task) -> None:
-        """Let a pod that was stopped begin its life on its node once more."""
+        """Restart an interrupted pod's life on its node."""
         self._live(task, 0)
 
     def _count_loss(self, task: Task) -> None:
@@ -237,7 +237,7 @@ class PodLives(Generic[Task]):
     # --- nodes --------------------------------------------------------------------------------
 
     def _strike(self, name: str) -> None:
-        """Evict the pods of a node that went down, as if it had been fenced."""
+        """Evict the pods of a node that went down, as if it was fenced."""
         for task in [task for task in self.running.values() if task.node == name]:
             # A finished run stays finished, whatever happens to its node.
             if task.state in {"Bound", "Running"}:

@@ -75,11 +75,11 @@ class TaskRecord:
         self.lost = False
 
     def start(self, now: int) -> None:
-        """Record its start; a run that was lost has begun anew."""
+        """Record its start, again after a lost run."""
         self.state, self.started, self.reason, self.lost = "Running", now, "", False
 
     def end(self, now: int, *, failed: bool) -> None:
-        """Record its end; its resources are given back later."""
+        """Record its end; its resources are released later."""
         self.state, self.ended = "Failed" if failed else "Succeeded", now
         if failed:
             self.reason = "failed while running"

@@ -1,1 +1,1 @@
-"""Platforms: hosts, their speed and power, and the links between them."""
+"""Platforms: hosts with speed and power, and the links between them."""

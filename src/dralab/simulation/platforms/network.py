@@ -1,4 +1,4 @@
-"""How long bytes take between hosts that have the network to themselves.
+"""Transfer times between hosts that have the network to themselves.
 
 T = the largest of (bytes on a way) / (its bandwidth), plus the largest latency of a route used.
 That is what SimGrid's model gives for one parallel task alone; tasks that share a link at the same
@@ -87,7 +87,7 @@ class Network:
         return found
 
     def _has_route_to_itself(self, host: Host) -> bool:
-        """Whether messages of a host to itself take links: those of a cluster without loopbacks."""
+        """Whether a host's messages to itself use links: in clusters without loopbacks."""
         zone = self.platform.zones[host.zone]
         return (
             (host.name, host.name) in zone.routes

@@ -15,7 +15,7 @@ DIGITS: Final = re.compile(r"(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """Watts of one pstate: computing with no use at all, and at full use; and doing nothing."""
+    """Watts of one pstate: computing at zero and full load, and idle."""
 
     idle: float
     least: float
@@ -89,7 +89,7 @@ class Platform:
 
     @property
     def width(self) -> int:
-        """How many machines run jobs."""
+        """The number of machines that run jobs."""
         return len(self.compute)
 
 

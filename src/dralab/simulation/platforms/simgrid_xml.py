@@ -122,7 +122,7 @@ class _PlatformReader:
             self.close_route()
 
     def on_nothing(self, *_: object) -> None:
-        """<config> holds SimGrid's own settings."""
+        """Ignore an element, such as <config> with SimGrid's own settings."""
 
     def on_platform(self, *_: object) -> None:
         if len(self.open_tags) != 1:
@@ -399,7 +399,7 @@ def _with_property(host: Host, name: str, value: str) -> Host:
 
 
 def _turned(way: Way, ways: Mapping[Way, Link]) -> Way:
-    """Return the other direction of a link that has two."""
+    """Return the reverse direction of a link."""
     for ending, other in (("_UP", "_DOWN"), ("_DOWN", "_UP")):
         candidate = Way(way.removesuffix(ending) + other)
         if way.endswith(ending) and candidate in ways:

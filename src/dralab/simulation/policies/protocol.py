@@ -142,7 +142,7 @@ class PolicyNode:
 
     @property
     def idle_gpus(self) -> int:
-        """GPUs that are free as a whole."""
+        """The number of idle GPUs."""
         return sum(left == WHOLE_GPU for left in self.gpus)
 
 

@@ -93,7 +93,7 @@ class UserPolicy:
 
 
 def mistake(user: Any, method: str, error: Exception) -> InputError:
-    """Return what went wrong in a user's method, with the file and the line."""
+    """Return the error of a user's method, with file and line."""
     made = user if isinstance(user, type) else type(user)
     frames = [
         each

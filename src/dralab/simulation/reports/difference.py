@@ -1,4 +1,4 @@
-"""Two runs of one workload side by side: numbers that differ, and who ran elsewhere or when.
+"""Compares two runs of one workload: numbers, and tasks that ran elsewhere or at other times.
 
 Both are read from the tables that `--report` wrote, whatever scheduler made them.
 """
@@ -90,7 +90,7 @@ def _tasks(path: Path) -> dict[str, TaskInterval]:
 
 
 def of(first: RecordedRun, second: RecordedRun) -> dict[str, Any]:
-    """Return what differs: numbers, and how many tasks began earlier, later, or elsewhere."""
+    """Return the differences: numbers, and the tasks that began earlier, later, or elsewhere."""
     common = [name for name in first.tasks if name in second.tasks]
     pairs = [(first.tasks[name], second.tasks[name]) for name in common]
     began = [
@@ -137,7 +137,7 @@ def page(first: RecordedRun, second: RecordedRun) -> ReportPage:
 
 
 def _gantt(first: RecordedRun, second: RecordedRun) -> Chart:
-    """Return who ran where and when in one run, and not so in the other."""
+    """Return the Gantt of tasks that differ between the runs."""
     drawn: list[tuple[int, str, TaskInterval]] = []
     for group, one, other in ((0, first, second), (1, second, first)):
         for name, stay in one.tasks.items():

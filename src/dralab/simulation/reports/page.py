@@ -89,7 +89,7 @@ MOST_LANES: Final = 200
 
 
 def thin(samples: Sequence[StateSample], most: int) -> list[StateSample]:
-    """Return at most about `most` samples: of each stretch of time the one with most waiting."""
+    """Return about `most` samples at most: of each interval the one with most waiting."""
     if len(samples) <= most:
         return list(samples)
     first, last = samples[0].when, samples[-1].when
@@ -103,7 +103,7 @@ def thin(samples: Sequence[StateSample], most: int) -> list[StateSample]:
 
 
 def gantt(result: Result) -> Chart:
-    """Return who ran where and when; lanes that were never used are left out."""
+    """Return the Gantt of tasks; unused lanes are left out."""
     used = sorted(
         {lane for task in result.tasks for lane in task.lanes}
         | {lane for lane, _, _ in result.outages}

@@ -169,7 +169,7 @@ def waits(result: Result) -> Iterator[Chart]:
 
 
 def number_table(result: Result) -> Chart:
-    """Return all numbers of the run; what they say stands at the end of the page."""
+    """Return all numbers of the run; their definitions are at the end of the page."""
     rows = [
         [name, None if value is None else round(float(value), 6)]
         for name, value in metrics.metrics_of(result).items()

@@ -62,7 +62,7 @@ DEFINITIONS: Final[Mapping[str, str]] = {
 
 
 def definition_of(name: str) -> str:
-    """Return the meaning of a number; KeyError if there is no such number."""
+    """Return the definition of a number. KeyError."""
     if name.startswith("refused: "):
         return DEFINITIONS["refused"]
     if name.startswith("utilisation_"):
@@ -295,7 +295,7 @@ def jain(values: Sequence[float]) -> float:
 
 
 def loads(result: Result, begin: int, finish: int) -> list[float]:
-    """Return how long each node or machine was at work for some task, in task seconds."""
+    """Return the busy time of each node or machine, in task seconds."""
     found = {lane.partition("/")[0]: 0.0 for lane in result.lanes}
     for task in result.tasks:
         if task.started is None:
@@ -343,7 +343,7 @@ def _student(degrees: int) -> float:
 
 
 def paired(a: Mapping[int, float], b: Mapping[int, float]) -> dict[str, float | None]:
-    """Compare runs of the same seeds in pairs: what chance does to both of a pair cancels out.
+    """Compare runs of the same seeds in pairs, so that common random effects cancel out.
 
     Returns the mean of b - a, half of its 95 % confidence interval (Student's t) and `significant`,
     1 where that interval leaves out zero; None where fewer than two seeds are shared.

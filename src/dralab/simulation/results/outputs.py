@@ -26,7 +26,7 @@ Row = tuple[Any, ...]
 def check(
     folder: Path | None = None, *, parquet: bool | None = None, picture: str | None = None
 ) -> None:
-    """Make the folder, and refuse what cannot be written: better before a run than after.
+    """Create the folder, and check before the run that the outputs can be written.
 
     InputError, MissingExtraError.
     """
@@ -181,7 +181,7 @@ class WrittenTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenRun:
-    """A run: summary, samples by column (times in seconds), tasks, and what could not be read."""
+    """A run: summary, samples by column (times in seconds), tasks, and read errors."""
 
     summary: Mapping[str, Any]
     columns: Sequence[str]
@@ -222,7 +222,7 @@ def read_run(folder: Path) -> WrittenRun:
 
 
 def _rows(path: Path, wanted: Sequence[str], problems: list[str]) -> Iterator[dict[str, str]]:
-    """Yield the whole rows of a table; `problems` get what is wrong with it."""
+    """Yield the complete rows of a table; errors are added to `problems`."""
     try:
         text = content_of(path).decode(errors="replace")
     except InputError as error:

@@ -41,7 +41,7 @@ class SampleColumns(Sequence[StateSample]):  # noqa: PLW1641 - as lists, it has 
         ] + [array("q") for _ in range(types)]
 
     def add(self, sample: StateSample) -> None:
-        """Take a sample in place of one of the same time; one that says nothing new is left out."""
+        """Add a sample; it replaces one of the same time, and is dropped if nothing changed."""
         last = self._last
         if last is not None and last.when == sample.when:
             for column in self._columns:
@@ -147,7 +147,7 @@ class Result:
         return {**self.capacity, **{f"gpu[{name}]": most for name, most in self.types.items()}}
 
     def in_use(self, name: str) -> Callable[[StateSample], float]:
-        """Return what tells how much of a resource or type is in use in a sample."""
+        """Return a function of the use of a resource or type in a sample."""
         if name.startswith("gpu["):
             index = list(self.types).index(name[4:-1])
             return lambda sample: sample.types[index] if sample.types else 0

@@ -1,4 +1,4 @@
-"""`fleet:` of a scenario: on which nodes, from whatever format they are described in."""
+"""`fleet:` of a scenario: its nodes, in any supported format."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -250,7 +250,7 @@ def from_manifests(path: Path, problems: InputProblems) -> ScenarioFleet:
 
 
 def _from_snapshot(path: Path, problems: InputProblems) -> ScenarioFleet:
-    """A cluster that `dralab snapshot` saved; its priority classes are those of the workload."""
+    """Read a cluster that `dralab snapshot` saved; the workload uses its priority classes."""
     try:
         saved = read_file(path)
     except SnapshotError as error:

@@ -78,7 +78,7 @@ def _burst(_: Arrivals, count: int, __: random.Random) -> Iterator[float]:
 
 
 def _daily(how: Arrivals, count: int, chance: random.Random) -> Iterator[float]:
-    """Thinning: times of the highest rate, kept with the chance that the hour gives."""
+    """Draw times by thinning: at the highest rate, kept with the hour's probability."""
     found: list[float] = []
     while len(found) < count:
         when = chance.uniform(0, how.over)
@@ -98,27 +98,27 @@ PROCESSES: Final[Mapping[str, Callable[[Arrivals, int, random.Random], Iterator[
 
 
 def constant(value: float) -> Draw:
-    """Return the same each time."""
+    """Return a constant."""
     return lambda _: value
 
 
 def uniform(low: float, high: float) -> Draw:
-    """Return numbers spread evenly."""
+    """Return uniformly distributed numbers."""
     return lambda chance: chance.uniform(low, high)
 
 
 def exponential(mean: float) -> Draw:
-    """Return numbers without memory."""
+    """Return exponentially distributed numbers."""
     return lambda chance: chance.expovariate(1 / mean)
 
 
 def lognormal(median: float, sigma: float) -> Draw:
-    """Return numbers whose logarithm is normal: many short, few very long."""
+    """Return log-normally distributed numbers: many short, few very long."""
     return lambda chance: median * math.exp(chance.gauss(0, sigma))
 
 
 def weibull(scale: float, shape: float) -> Draw:
-    """Return Weibull's numbers; a shape below 1 has a heavy tail."""
+    """Return Weibull-distributed numbers; a shape below 1 has a heavy tail."""
     return lambda chance: chance.weibullvariate(scale, shape)
 
 
@@ -130,7 +130,7 @@ OVER_A_TIME: Final = ("poisson", "daily", "uniform")
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """One task: when it comes, which kind it is, how long it takes, whose it is."""
+    """One drawn task: arrival, kind, run time, and user."""
 
     when: int
     kind: int
@@ -314,7 +314,7 @@ def of_delays(found: Sequence[Job], given: Given) -> Workload:
 
 
 def asked(entry: Given) -> dict[str, Any]:
-    """Return what a pod asks for and says of itself, as fields of `Pod`."""
+    """Return a pod's requests and properties, as fields of `Pod`."""
     milli = entry.gpu_milli if entry.gpus else 0
     labels = ",".join(sorted(entry.node_labels))
     own = {key: entry[key] for key in ("memory", "priority", "queue", "user", "scheduler")}
@@ -345,7 +345,7 @@ def _drawn(given: Given, seed: int, of: str) -> Iterator[_Drawn]:
 
 
 def _size(how: int | Given) -> Callable[[random.Random], int]:
-    """Return what draws a number of machines: a number, or `powers` of two, or `uniform`."""
+    """Return a generator of machine counts: constant, `powers` of two, or `uniform`."""
     if isinstance(how, int):
         return lambda _: how
     least, most = how.least, how.most

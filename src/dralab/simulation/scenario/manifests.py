@@ -1,4 +1,4 @@
-"""Kubernetes manifests as a workload: pods and jobs with the time at which they arrive.
+"""Kubernetes manifests as a workload: pods and jobs with their arrival times.
 
 Annotations: `simulation.dralab.dev/arrives` and `simulation.dralab.dev/runs` are durations;
 `simSpec` (k8s-cluster-simulator) gives the run time as the sum of its phases; Alibaba's

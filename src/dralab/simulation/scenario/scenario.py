@@ -63,7 +63,7 @@ PICTURES: Final = ("png", "svg")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
-    """What is written where. `parquet` None: where the extra is installed."""
+    """The outputs of a run. `parquet` None: if the extra is installed."""
 
     report: Path | None = None
     parquet: bool | None = None
@@ -80,7 +80,7 @@ class Outputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """Everything that decides a run."""
+    """The complete input of a run."""
 
     name: str
     file: Path
@@ -410,7 +410,7 @@ def _fault(entry: Given, names: Collection[str]) -> Fault:
 
 
 def digest(scenario: Scenario) -> str:
-    """Return what a run depends on, as a short text: the same text, the same result."""
+    """Return a digest of everything that a run depends on."""
     fleet = scenario.fleet
     # Labels are sets, and the text of a set has another order in another process.
     known = (*fleet.nodes, *(node for pool in scenario.pools for node in pool.fleet.nodes))

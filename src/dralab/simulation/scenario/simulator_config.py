@@ -1,4 +1,4 @@
-"""The configuration file of k8s-cluster-simulator: ticks, clock, where metrics go, the nodes."""
+"""The configuration file of k8s-cluster-simulator: ticks, clock, metrics, nodes."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
@@ -17,7 +17,7 @@ FORMATTERS: Final = ("JSON", "humanReadable", "table")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsLogger:
-    """Where metrics go: `stdout`, `stderr` or a file beside the configuration."""
+    """An output of metrics: `stdout`, `stderr` or a file beside the configuration."""
 
     dest: str
     formatter: str
@@ -26,7 +26,7 @@ class MetricsLogger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickConfig:
-    """What the file says; times in seconds, `start` since the epoch. `nodes` are objects."""
+    """The configuration; times in seconds, `start` since the epoch. `nodes` are objects."""
 
     file: Path
     tick: int
@@ -38,7 +38,7 @@ class TickConfig:
 
 
 def read(path: Path) -> TickConfig:
-    """Return the configuration of a file; as the original, the ending may be left out."""
+    """Return the configuration of a file; as in the original, the extension may be omitted."""
     for ending in ENDINGS:
         candidate = path.with_name(path.name + ending)
         if candidate.is_file():

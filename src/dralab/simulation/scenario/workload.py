@@ -1,4 +1,4 @@
-"""`workload:` of a scenario: what arrives when, from whatever format it is described in."""
+"""`workload:` of a scenario: its tasks, in any supported format."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -198,7 +198,7 @@ def _listed(entries: Sequence[Given]) -> Iterator[Pod]:
 
 
 def _jobs(given: Given, problems: InputProblems, hosts: int | None) -> Workload:
-    """Rigid jobs written in the scenario itself."""
+    """Read rigid jobs that are written in the scenario itself."""
     jobs: dict[str, Job] = {}
     for entry in given.jobs:
         width = entry.machines

@@ -89,7 +89,7 @@ def read_profile(document: "JsonFile | _Inline", name: str, entry: Any) -> Profi
 
 
 class _Inline:
-    """A profile that came in a message: there is no file whose lines could be named."""
+    """A profile from a message, without a file and lines."""
 
     def __init__(self, name: str) -> None:
         self.path = Path(name)
@@ -99,7 +99,7 @@ class _Inline:
 
 
 def profile_of(workload: str, name: str, entry: Any) -> Profile:
-    """Return a profile that was registered while the simulation runs; it may name no file."""
+    """Return a profile that was registered during the simulation; it may not refer to files."""
     document = _Inline(workload)
     if isinstance(entry, dict) and {"trace", "filename"} & set(entry):
         raise document.error(["profiles", name], "a registered profile may not name files")

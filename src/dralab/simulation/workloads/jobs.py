@@ -1,4 +1,4 @@
-"""Rigid jobs: so many machines, for as long as their profile says, at most for their walltime."""
+"""Rigid jobs: a number of machines, a profile, and a walltime limit."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ Sharing = Literal["each", "total", "total-v4"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
-    """Nothing but time, in nanoseconds."""
+    """A delay, in nanoseconds."""
 
     duration: int
     code: int = 0
@@ -25,7 +25,7 @@ class ParallelTask:
 
     @property
     def width(self) -> int:
-        """How many machines it is written for."""
+        """The number of machines that it is for."""
         return len(self.cpu) if self.cpu else round(len(self.com) ** 0.5)
 
 

@@ -55,7 +55,7 @@ class PodRequest(NamedTuple):
 
     @property
     def demand(self) -> int:
-        """GPU milli in all."""
+        """The total of GPU milli."""
         return self.gpus * self.milli
 
     @property

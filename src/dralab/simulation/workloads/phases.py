@@ -16,14 +16,14 @@ ANNOTATION: Final = "simSpec"
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """So many whole seconds with this use of each resource."""
+    """A number of seconds with this use of each resource."""
 
     seconds: int
     usage: Mapping[str, Number]
 
 
 def parse(text: str) -> tuple[Phase, ...]:
-    """Return the phases of an annotation; ValueError says what is wrong with which phase."""
+    """Return the phases of an annotation; ValueError names the wrong phase."""
     try:
         found = next(iter(documents(text)), None)
     except YamlError as error:

@@ -21,7 +21,7 @@ COLUMNS = 18
 
 @dataclass(frozen=True, slots=True)
 class SwfJob:
-    """One line; -1 is unknown. Times in seconds."""
+    """One job; -1 is unknown. Times in seconds."""
 
     job: float
     submit: float
@@ -189,7 +189,7 @@ def jobs(
 
 
 def _dropped(entry: SwfJob, walltime: float) -> str:
-    """Return why Batsim's converter makes no job of a line; empty if it makes one."""
+    """Return why Batsim's converter drops a line; empty if it keeps it."""
     if entry.procs <= 0:
         return "no processors allocated"
     if entry.run <= 0:
@@ -198,7 +198,7 @@ def _dropped(entry: SwfJob, walltime: float) -> str:
 
 
 def _text(value: float) -> str:
-    """Return a number that names something: two numbers never look alike."""
+    """Return a unique text of a number, for names."""
     return f"{value:.15g}"
 
 

@@ -1,4 +1,4 @@
-"""How long a profile runs on given hosts, how busy it keeps them, and over which links it talks."""
+"""The run time of a profile on given hosts, its load, and the links that it uses."""
 
 from dataclasses import dataclass
 
@@ -147,7 +147,7 @@ class Durations:
         return _run(0.0, moved.sending, moved)
 
     def _storage_host(self, job: Job, label: str) -> Host:
-        """A label is a host's name, or stands for the only storage host there is."""
+        """Find the storage host of a label: its name, or any label for the only one."""
         if label in self._by_name:
             return self._by_name[label]
         if len(self.platform.storage) == 1:
@@ -160,7 +160,7 @@ class Durations:
 
 
 def _run(busy: float, seconds: float, moved: Transfer) -> ExpectedRun:
-    """SimGrid lets a host compute at the rate of the task while its first byte is on its way."""
+    """Return the run time and load, where latency also counts as computing as in SimGrid."""
     use = min(1.0, busy / seconds) if seconds > 0 else 0.0
     duration = round((seconds + moved.latency) * SECOND)
     return ExpectedRun(duration=duration, use=use, computes=True, ways=moved.ways)

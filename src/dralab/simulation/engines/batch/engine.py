@@ -47,7 +47,7 @@ from dralab.simulation.workloads.jobs import Delay, Job, Profile, Workload
 
 @dataclass(slots=True)
 class JobRecord:
-    """The record of a job. Times in nanoseconds; `state` None while it is not over."""
+    """The record of a job. Times in nanoseconds; `state` is None until it has ended."""
 
     job: Job
     state: JobState | None = None
@@ -153,7 +153,7 @@ class BatchSimulation:
         ended: int | None = None,
         steps: int | None = None,
     ) -> bool:
-        """Run to the end, to a time, or until so many `ended`; jobs still running then have no end.
+        """Run to the end, to a time, or until `ended` jobs; jobs still running then have no end.
 
         Return False if `stop` asked to leave off earlier, or so many `steps` are done; `run` again
         continues from there.
@@ -392,7 +392,7 @@ class BatchSimulation:
         self._let_end(record, int(left))
 
     def _share_links(self, run: ExpectedRun) -> None:
-        """Count jobs whose time is optimistic: another one was sending over the same link."""
+        """Count jobs with optimistic times: another one was sending over the same link."""
         if any(self._talking.get(way) for way in run.ways):
             self.shared_links += 1
         for way in run.ways:
@@ -502,7 +502,7 @@ class BatchSimulation:
             self._send(self.platform.compute[index], partial(self._switched, pending, 1 << index))
 
     def _switched(self, pending: "_PendingSwitch", machine: int) -> None:
-        """The event is sent when the last machine of the decision has arrived."""
+        """Send the event when the last machine of the decision has switched."""
         pending.left &= ~machine
         if not pending.left:
             self.hosts.switched(pending.machines, pending.pstate, self.events.now())
@@ -511,7 +511,7 @@ class BatchSimulation:
 
 @dataclass(slots=True)
 class _PendingSwitch:
-    """Machines that one decision switches, and those that have not arrived."""
+    """Machines that one decision switches, and those still switching."""
 
     machines: int
     pstate: int

@@ -95,7 +95,7 @@ class Hosts:
 
     @property
     def _least(self) -> float:
-        """Watts of all machines where none of them does anything."""
+        """The power of all machines when idle, in watts."""
         return sum(map(self._watts_of, range(len(self.doing)))) if self.energy else 0.0
 
     def problem(self, machines: int, *, share: bool) -> str:
@@ -138,7 +138,7 @@ class Hosts:
         return joules
 
     def withdraw(self, machines: int, now: int) -> None:
-        """Machines accept no new job from now on; what runs there continues."""
+        """Withdraw machines: they accept no new jobs, running jobs continue."""
         for index in members(machines & ~self.unavailable):
             self.outages.begin(str(index), now)
             if self.doing[index] == "idle":
@@ -146,7 +146,7 @@ class Hosts:
         self.unavailable |= machines
 
     def restore(self, machines: int, now: int) -> None:
-        """Machines accept jobs again."""
+        """Let machines accept jobs again."""
         for index in members(machines & self.unavailable):
             self.outages.end(str(index), now)
         self.unavailable &= ~machines
@@ -155,7 +155,7 @@ class Hosts:
                 self._becomes(index, "idle", now)
 
     def switch(self, machines: int, pstate: int, now: int) -> list[tuple[int, int]]:
-        """Begin to switch idle machines; return when which of them arrive in the pstate."""
+        """Begin to switch idle machines; return when which machines arrive in the pstate."""
         if machines & self._busy:
             raise DecisionError(f"switched machines {render(machines & self._busy)}, which compute")
         self._meter(now)
@@ -187,7 +187,7 @@ class Hosts:
         return sorted(arrivals.items())
 
     def arrive(self, machines: int, pstate: int, now: int) -> None:
-        """Machines are in a pstate from now on; `switched` tells of it."""
+        """Set machines to a pstate; `switched` then records it."""
         self._meter(now)
         for index in members(machines):
             before = self._watts_of(index)
@@ -200,13 +200,13 @@ class Hosts:
             self._watts += self._watts_of(index) - before
 
     def switched(self, machines: int, pstate: int, now: int) -> None:
-        """Write down that machines have arrived in a pstate."""
+        """Record that machines have arrived in a pstate."""
         self._meter(now)
         self.pstate_rows.append(PstateRow(now, machines, pstate))
         self._row(now, "p")
 
     def first_submission(self, now: int) -> None:
-        """Count what is used from the first submission on."""
+        """Start counting energy at the first submission."""
         if self._first is None:
             self._meter(now)
             self._first = self._joules
@@ -241,7 +241,7 @@ class Hosts:
         return states
 
     def _way(self, index: int, pstate: int) -> tuple[int | None, Doing]:
-        """Return the virtual pstate on the way to a pstate, and what the machine does meanwhile."""
+        """Return the transition pstate to a pstate, and the machine's state meanwhile."""
         sleeping = self._sleeping(index)
         if pstate in sleeping:
             return sleeping[pstate][0], "switching_off"

@@ -118,14 +118,14 @@ class RegisterJob:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationFinished:
-    """No further job will be registered; `again` takes it back."""
+    """No further job will be registered; `again` revokes it."""
 
     again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterProfile:
-    """Add a profile to a workload (made where there is none of that name)."""
+    """Add a profile to a workload, which is created if missing."""
 
     workload: str
     name: str
@@ -163,7 +163,7 @@ Decision = (
 
 @dataclass(frozen=True, slots=True)
 class SchedulerReply:
-    """Decisions in their order; `busy_until` is when the scheduler can be asked again."""
+    """Decisions in order; `busy_until` is when the scheduler can be asked again."""
 
     decisions: Sequence[Decision] = ()
     busy_until: int | None = None
@@ -182,7 +182,7 @@ class JobScheduler(Protocol):
     """Decides which job runs when and where."""
 
     def begin(self, beginning: SimulationBegins) -> SchedulerReply | None:
-        """Take the number of machines, before anything happens."""
+        """Receive the number of machines, before anything happens."""
         ...
 
     def decide(self, news: BatchEvents) -> SchedulerReply:

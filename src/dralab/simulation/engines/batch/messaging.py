@@ -1,4 +1,4 @@
-"""The messages inside Batsim, where they take time: its server takes them one by one.
+"""Batsim's internal messages, which take time: its server handles them one by one.
 
 Batsim's actors (one that submits a workload, one for each job, one for each question to the
 scheduler) send messages of one byte across the platform to the server, which sits on the master
@@ -61,7 +61,7 @@ class BatsimServer:
             self._deliver()
 
     def begin(self, answer: SchedulerReply) -> None:
-        """Take the answer to the first question of all."""
+        """Handle the answer to the first message."""
         self._hear(answer)
 
     @property
@@ -97,7 +97,7 @@ class BatsimServer:
             self._events.after(0, partial(self._hear, answer), priority=DECIDING)
 
     def _hear(self, answer: SchedulerReply) -> None:
-        """Pass the decisions of an answer on, each when its time has come and the last is there."""
+        """Carry out the decisions of an answer, each at its time and after the one before."""
         self._pass_on(answer.decisions, 0, answer.busy_until)
 
     def _pass_on(self, decisions: Sequence[Decision], done: int, until: int | None) -> None:

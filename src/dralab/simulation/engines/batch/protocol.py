@@ -1,4 +1,4 @@
-"""Batsim's protocol, versions 1 to 4, as JSON: both the machines' side and the scheduler's.
+"""Batsim's protocol, versions 1 to 4, as JSON: both sides.
 
 Nothing here knows sockets: messages are mappings `{"now": seconds, "events": [...]}`. Field names
 that changed between versions are read in all their forms and written in the newest.

@@ -26,7 +26,7 @@ ANSWER_TIMEOUT: Final = 60.0
 
 
 class RemoteScheduler:
-    """A decision process behind a socket; for the engine it is a scheduler as any other."""
+    """A decision process behind a socket; a scheduler to the engine."""
 
     def __init__(self, endpoint: str = DEFAULT, *, answer_timeout: float = ANSWER_TIMEOUT) -> None:
         self._ask_raw, self._close = asking(endpoint, answer_timeout)

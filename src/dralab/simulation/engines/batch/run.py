@@ -33,7 +33,7 @@ from dralab.simulation.workloads import swf as swf_files
 
 
 class BatchRun:
-    """One run; `key` says what it depends on, and only a checkpoint with the same key fits."""
+    """One run; only a checkpoint with the same `key` fits."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class BatchRun:
         )
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint: how far it is. InputError: another process decides."""
+        """Write a checkpoint of the progress. InputError: another process decides."""
         if isinstance(self.simulation.scheduler, RemoteScheduler | RemoteComponent):
             raise InputError(
                 path, "cannot be written: the state of an external decision process cannot be saved"
@@ -250,7 +250,7 @@ def of_swf(
 
 
 def warnings(simulation: BatchSimulation) -> Iterator[str]:
-    """Yield notes for the reader of the numbers."""
+    """Yield notes about the numbers."""
     for workload in simulation.workloads.values():
         if workload.dropped:
             listed = ", ".join(f"{n} with {why}" for why, n in sorted(workload.dropped.items()))

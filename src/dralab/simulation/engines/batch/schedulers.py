@@ -126,7 +126,7 @@ ENDLESS: Final = "has no walltime, which back-filling needs"
 
 
 class QueueingScheduler(ABC):
-    """The base of all: queue, free machines, and the rejection of jobs that can never run."""
+    """The base class: queue, free machines, and the rejection of jobs that can never run."""
 
     needs_walltime = True
 
@@ -143,10 +143,10 @@ class QueueingScheduler(ABC):
         self.free = all_machines(self.width)
 
     def end(self, now: int) -> None:  # noqa: B027 - nothing to close
-        """Nothing is kept."""
+        """Do nothing."""
 
     def decide(self, news: BatchEvents) -> SchedulerReply:
-        """Take in the events and let the policy act."""
+        """Handle the events and let the policy act."""
         self.decisions = []
         self.unavailable = (self.unavailable | news.unavailable) & ~news.available
         for ended in news.ended:
@@ -200,7 +200,7 @@ class Fcfs(QueueingScheduler):
 
 
 class CountingEasy(QueueingScheduler):
-    """EASY by counting: no back-filled job may delay the head, whichever machines they get."""
+    """EASY by counting: no back-filled job may delay the head of the queue."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -211,7 +211,7 @@ class CountingEasy(QueueingScheduler):
         self.expected.pop(job.key, None)
 
     def act(self, news: BatchEvents, fresh: list[Job]) -> None:  # noqa: ARG002 - the policy's shape
-        """Start the head while it fits, then whatever ends before it could or leaves it room."""
+        """Start the head while it fits, then jobs that do not delay it."""
         waiting = iter(list(self.queue.values()))
         for head in waiting:
             if head.width > self.usable.bit_count():
@@ -234,7 +234,7 @@ class CountingEasy(QueueingScheduler):
         self.start(job, lowest(self.usable, job.width))
 
     def _shadow(self, head: Job) -> tuple[float, int]:
-        """Return when the head can start, and how many processors are left over then."""
+        """Return when the head can start, and how many processors are left then."""
         count = self.usable.bit_count()
         for end, width in sorted(self.expected.values()):
             count += width
@@ -258,13 +258,13 @@ class _Reserving(QueueingScheduler):
         self.plan = Availability(self.free)
 
     def job_ended(self, job: Job, now: int) -> None:
-        """Give back the rest of the walltime it had been promised."""
+        """Release the rest of its reserved walltime."""
         placement = self.held.pop(job.key, None)
         if placement is not None:
             self.plan.cancel(placement, now)
 
     def renew(self, news: BatchEvents) -> bool:
-        """Cut the plan at now; return whether machines came or went, which voids reservations."""
+        """Cut the plan at now; return whether machines changed, which voids reservations."""
         self.plan.cut(news.now)
         if not (news.unavailable or news.available):
             return False
@@ -276,7 +276,7 @@ class _Reserving(QueueingScheduler):
         return True
 
     def place(self, job: Job) -> bool:
-        """Place a job anew; start it and return True if that is now."""
+        """Place a job again; start it and return True if its time is now."""
         placement = self.plan.reserve_earliest(job.width, _walltime(job))
         if placement.start != self.plan.now:
             self.reserved[job.key] = placement
@@ -304,7 +304,7 @@ class Easy(_Reserving):
         self.head: str | None = None
 
     def act(self, news: BatchEvents, fresh: list[Job]) -> None:
-        """Start heads; keep the reservation of the one that waits; fill what stays free."""
+        """Start heads; keep the reservation of the waiting one; back-fill the rest."""
         changed = self.renew(news)
         before = self.head
         if changed or before is None or before not in self.queue:
@@ -337,7 +337,7 @@ class Easy(_Reserving):
                 self.head = next(iter(self.queue), None)
 
     def _try(self, job: Job) -> bool:
-        """Start a job if it can start now; otherwise leave no trace of it in the plan."""
+        """Start a job if it can start now; otherwise leave the plan unchanged."""
         if job.width > self.usable.bit_count():
             return False
         if self.place(job):
@@ -350,7 +350,7 @@ class Conservative(_Reserving):
     """Conservative back-filling: no job is ever delayed by one that came after it."""
 
     def act(self, news: BatchEvents, fresh: list[Job]) -> None:
-        """Place the new jobs; where something ended, place every queued job anew, in order."""
+        """Place the new jobs; if a job ended, place all queued jobs again, in order."""
         changed = self.renew(news)
         for job in list(self.queue.values()) if news.ended or changed else fresh:
             self.release_reservation(job)

@@ -38,12 +38,12 @@ class ContainerListener(Protocol):
         ...
 
     def ended(self, uid: str, code: int) -> None:
-        """A container has done its work, or failed; what it held is given back later."""
+        """A container has finished or failed; its resources are released later."""
         ...
 
 
 class TaskContainers:
-    """The runtime of all nodes. `start` of the life cycle comes before a pod's first container."""
+    """The runtime of all nodes. The life cycle's `start` delay precedes a pod's first container."""
 
     name = "dralab-simulated"
     version = "1.0.0"
@@ -96,7 +96,7 @@ class TaskContainers:
     def refresh_files(
         self, pod_uid: str, volume: str, files: Callable[[], Mapping[str, VolumeFile]]
     ) -> None:
-        """No container of a simulation reads files."""
+        """Do nothing: simulated containers read no files."""
 
     def forget_pod(self, pod_uid: str) -> None:
         """A pod is gone."""
@@ -125,7 +125,7 @@ class TaskContainers:
         ended(over)
 
     def released_after(self) -> int:
-        """Return how long the node needs to see that a container has ended."""
+        """Return how long the node takes to notice that a container has ended."""
         return sum(map(self.delays.length_of, self.life.release))
 
 
@@ -142,15 +142,15 @@ class _TimedContainer:
         self._over = False
 
     def work(self, length: int, code: int) -> None:
-        """Begin to work, and end with this code."""
+        """Begin to work, and end with this exit code."""
         self._later(length, lambda: self._worked(code))
 
     def end_at_once(self) -> None:
-        """Do nothing, with success."""
+        """End at once with success."""
         self._later(0, lambda: self._tell(0))
 
     def silence(self) -> None:
-        """Drop the report of its end."""
+        """Suppress the report of its end."""
         self._over = True
         self._cancel()
 
@@ -160,7 +160,7 @@ class _TimedContainer:
         return ""
 
     def stop(self, grace: float) -> None:
-        """End at once, as most programs do when they are told to."""
+        """End at once, as most programs do on SIGTERM."""
         del grace
         self._cancel()
         self._tell(TERMINATED)
@@ -196,7 +196,7 @@ class _TimedContainer:
         session: ExecSession | None = None,
         timeout: float | None = None,
     ) -> int:
-        """Refuse: there is no shell in it. ContainerStartError."""
+        """Refuse: it has no shell. ContainerStartError."""
         del argv, output, session, timeout
         raise ContainerStartError("a container of a simulation runs no commands")
 
@@ -222,7 +222,7 @@ def _number(text: str) -> float | str:
 
 
 def annotation(length: int) -> str:
-    """Return a duration as the annotation has it, exact to the nanosecond.
+    """Return a duration as an annotation, exact to the nanosecond.
 
     >>> _length(annotation(3_516_000_001))
     3516000001

@@ -1,4 +1,4 @@
-"""Objects that a scenario brings along: of its fleet's manifests, and of its workload's."""
+"""Objects of a scenario's fleet and workload manifests."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ FIRST: Final = ("Namespace", "PriorityClass", "DeviceClass")
 
 
 class ManifestDriver(Driver):
-    """A driver whose slices were written by another client: it prepares all of their devices."""
+    """A driver whose slices come from manifests; it prepares all of their devices."""
 
     def __init__(self, node: str, name: str) -> None:
         super().__init__(node)
@@ -41,7 +41,7 @@ class CreatedObjects:
 
     @staticmethod
     def ordered(objects: Sequence[JsonDict]) -> list[JsonDict]:
-        """Return objects so that none comes before what it refers to."""
+        """Return objects sorted so that references come first."""
         return sorted(objects, key=lambda obj: obj.get("kind") not in FIRST)
 
     def drivers(self, node: str) -> list[Driver]:

@@ -42,7 +42,7 @@ class FaultInjector:
 
     @property
     def to_come(self) -> int:
-        """How many faults of the scenario are still to begin or to end."""
+        """The number of faults that still have to begin or end."""
         return self._to_come + self.of_nodes.to_come
 
     def plan(self, faults: Iterable[Fault], names: Iterable[str], begin: int) -> None:

@@ -1,4 +1,4 @@
-"""Nodes and their drivers in a simulation: kubelets whose heartbeats are computed, not executed."""
+"""Simulated nodes and drivers: kubelets whose heartbeats are computed, not executed."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -113,12 +113,12 @@ class SimulatedNodes:
         self.cluster.client.create(LEASES, lease, LEASE_NAMESPACE)
 
     def restore(self, name: str) -> None:
-        """Bring a node back; its pods that were not evicted begin again."""
+        """Bring a node back; its pods that were not evicted are restarted."""
         self.cluster.client.delete(LEASES, name, LEASE_NAMESPACE)
         self.kubelets.add_node(self._specs[name])
 
     def plugins_of(self, node: str, driver: str) -> list["SimulatedPlugin"]:
-        """Return the plugins of a driver on a node; of all where a name is empty."""
+        """Return the plugins of a driver on a node; an empty name means all."""
         return [
             plugin
             for (on, name), plugin in sorted(self.plugins.items())
@@ -251,13 +251,13 @@ class SimulatedPlugin(FaultyPlugin):
 
 
 class _SimulatedHostProcess:
-    """Simulated time, as faults see it."""
+    """Simulated time for faults."""
 
     def __init__(self, plugin: SimulatedPlugin) -> None:
         self.plugin = plugin
 
     def pause(self, seconds: float) -> None:
-        """Make the current call take so long."""
+        """Delay the current call."""
         self.plugin.nodes.cluster.engine.pause(int(seconds * SECOND))
 
     def now(self) -> int:
@@ -271,7 +271,7 @@ class _SimulatedHostProcess:
 
 
 def node_spec(node: GpuNode) -> NodeSpec:
-    """Return what a node of a fleet is to be."""
+    """Return the specification of a node of a fleet."""
     labels = dict(label.split("=", 1) for label in sorted(node.labels))
     if node.gpus:
         labels.setdefault(MODEL_LABEL, node.model)
@@ -286,7 +286,7 @@ def node_spec(node: GpuNode) -> NodeSpec:
 
 
 def gpu_drivers(node: GpuNode, *, shared: bool = True) -> list[Driver]:
-    """Return the driver of a node's GPUs; none if it has none. `shared`: parts can be had."""
+    """Return the driver of a node's GPUs, if any. `shared`: parts of GPUs can be allocated."""
     if not node.gpus:
         return []
     return [
@@ -296,6 +296,6 @@ def gpu_drivers(node: GpuNode, *, shared: bool = True) -> list[Driver]:
 
 @lru_cache
 def _gpu_slices(count: int, model: str, shared: bool) -> tuple[SliceOf, ...]:  # noqa: FBT001 - a key
-    """Return the slices of a node's GPUs; nodes with the same share them."""
+    """Return the slices of a node's GPUs; equal nodes share them."""
     devices = objects.gpu_devices(count, model, shared=shared)
     return tuple(SliceOf(devices=devices[at : at + 128]) for at in range(0, count, 128))

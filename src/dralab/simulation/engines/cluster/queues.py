@@ -1,4 +1,4 @@
-"""Queues with quotas, as Kueue has them: pods are gated until their queue has room for them."""
+"""Queues with quotas, like Kueue's: pods are gated until their queue has room."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A scenario on a simulated cluster: the parts that run live, on one heap of events.
+"""A scenario on a simulated cluster: the live components, on one heap of events.
 
 Scheduler, allocator, controllers, kubelets and drivers are those of `dralab up`, with identical
 decisions. GPUs are devices of a driver, and a fraction of one is a consumable capacity that several
@@ -64,7 +64,7 @@ RECOUNT: Final = SECOND
 
 
 class ClusterRun:
-    """One run; `go` runs it to the end, or until it is asked to stop; then it can go on."""
+    """One run; `go` runs it to the end, or until it is stopped; then it can be resumed."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -169,7 +169,7 @@ class ClusterRun:
         self.faults.plan(how.faults, self.nodes.devices, self.begin)
 
     def _start_from(self, running: Sequence[JsonDict]) -> None:
-        """Begin with the pods and claims of a snapshot; those that wait are tasks of the run."""
+        """Begin with the pods and claims of a snapshot; waiting pods are tasks of the run."""
         snapshots.load(self.cluster, running)
         for body in running:
             if (
@@ -229,7 +229,7 @@ class ClusterRun:
         return self.result()
 
     def _stands_still(self, when: int) -> InputError:
-        """Return the error that pods of controllers are evicted and made anew without end."""
+        """Return the error that controllers' pods are evicted and created again without end."""
         task = max(self.tasks.records, key=lambda task: (task.evictions > 0, task.number))
         return InputError(
             self.scenario.file,
@@ -240,7 +240,7 @@ class ClusterRun:
         )
 
     def _explain(self) -> None:
-        """Record why each waiting pod waits, as exactly as possible."""
+        """Record why each waiting pod waits, in detail."""
         scheduler = self.cluster.scheduler
         if scheduler is None:
             return
@@ -267,7 +267,7 @@ class ClusterRun:
         return wanted is not None and self.tasks.over >= wanted
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint: how far it is. Going on runs up to there again, with the same end."""
+        """Write a checkpoint of the progress. Resuming replays the run up to there."""
         checkpoints.write(path, digest(self.scenario), self._steps)
 
     @classmethod
@@ -345,7 +345,7 @@ class ClusterRun:
         self.tasks.sample(self.cluster.now - self.begin)
 
     def _known(self, pod: JsonDict) -> ClusterTask | None:
-        """Return the task of a pod that is seen for the first time: ours, or a controller's."""
+        """Return the task of a new pod: of the scenario, or a controller's."""
         metadata = pod["metadata"]
         key = metadata.get("namespace", ""), metadata["name"]
         task = self._by_name.get(key)
@@ -393,7 +393,7 @@ class ClusterRun:
             task.ended, task.failed = self.cluster.now, task.failed or code != 0
 
     def _devices(self, task: ClusterTask, pod: JsonDict) -> list[str]:
-        """Return what was allocated for a pod: that is written before it is bound."""
+        """Return a pod's allocation, which is written before the pod is bound."""
         found = []
         for name in claim_names(pod):
             claim = self.cluster.client.get(CLAIMS, name, task.pod.namespace)
@@ -415,7 +415,7 @@ class ClusterRun:
         self.tasks.over += 1
 
     def _deleted(self, task: ClusterTask) -> None:
-        """A pod was deleted before it was done: evicted, preempted, or its owner wants it gone."""
+        """Handle a pod that was deleted before its end: evicted, preempted, or by its owner."""
         if task.gone:
             return
         task.gone = True

@@ -20,7 +20,7 @@ GATE: Final = "simulation.dralab.dev/quota"
 
 
 class TaskObjects:
-    """Makes the objects of tasks, and before them what they refer to.
+    """Creates the objects of tasks, and first the objects that they refer to.
 
     `parts`: claims may ask for parts of a GPU.
     """
@@ -38,7 +38,7 @@ class TaskObjects:
         self._there: set[tuple[str, str, str]] = set()
 
     def pod(self, pod: Pod, name: str, *, gated: bool) -> JsonDict:
-        """Return the pod of a task; ApiError if what it refers to cannot be created."""
+        """Return the pod of a task; ApiError if a referenced object cannot be created."""
         self.namespace(pod.namespace)
         body = self._given(pod) if pod.body is not None else self._made(pod)
         metadata, spec = body["metadata"], body["spec"]
@@ -55,12 +55,12 @@ class TaskObjects:
         return body
 
     def namespace(self, name: str) -> None:
-        """Have a namespace."""
+        """Create a namespace if it is missing."""
         if self._first("Namespace", "", name):
             create_if_missing(self.cluster, NAMESPACES, {"metadata": {"name": name}})
 
     def _given(self, pod: Pod) -> JsonDict:
-        """Return the pod as written; GPUs counted in annotations become a claim."""
+        """Return the pod as written; GPUs in annotations become a claim."""
         body: JsonDict = copy.deepcopy({k: v for k, v in (pod.body or {}).items() if k != "status"})
         metadata = body.setdefault("metadata", {})
         spec = body.setdefault("spec", {})
@@ -92,7 +92,7 @@ class TaskObjects:
         return body
 
     def _prioritize(self, pod: Pod, spec: JsonDict) -> None:
-        """Give a pod its priority by a class: a server takes no number."""
+        """Give a pod its priority by a class, since servers reject numbers."""
         if not pod.priority:
             return
         if self._first("PriorityClass", "", str(pod.priority)):
@@ -138,5 +138,5 @@ class TaskObjects:
 
 
 def gangs_of(pods: Any) -> Counter[tuple[str, str]]:
-    """Return how many pods each gang has."""
+    """Return the size of each gang."""
     return Counter((pod.namespace, pod.gang) for pod in pods if pod.gang)

@@ -24,7 +24,7 @@ GANG: Final = re.compile(r"^waiting for \d+ pods of gang ")
 
 @dataclass(slots=True)
 class ClusterTask(TaskRecord):
-    """A task. `name` is that of its present pod: one that has to begin again gets another.
+    """A task. `name` is that of its current pod; a restarted task gets a new pod.
 
     `devices` are their names on its node. `gone`: its pod was deleted. `failed`: one of its
     containers failed.
@@ -39,7 +39,7 @@ class ClusterTask(TaskRecord):
 
     @property
     def is_over(self) -> bool:
-        """Whether it is over for good."""
+        """Whether it has ended for good."""
         return self.state in {"Succeeded", "Failed"}
 
     def begin_anew(self, reason: str) -> None:
@@ -53,7 +53,7 @@ class ClusterTask(TaskRecord):
 
 @dataclass(slots=True)
 class ClusterTasks:
-    """All tasks, how many wait and run, and what they hold."""
+    """All tasks, the numbers of waiting and running ones, and their resources."""
 
     records: list[ClusterTask] = field(default_factory=list)
     by_uid: dict[str, ClusterTask] = field(default_factory=dict)
@@ -74,17 +74,17 @@ class ClusterTasks:
         self.samples = SampleColumns(len(self.types) if self.gpus is not None else 0)
 
     def follow_gpus(self, gpus: "GpuUsage") -> None:
-        """Follow the use of GPUs from now on: nothing has been sampled yet."""
+        """Start tracking the use of GPUs, before the first sample."""
         self.gpus = gpus
         self.samples = SampleColumns(len(self.types))
 
     def wait(self, task: ClusterTask, sign: int) -> None:
-        """Count a task that waits, or no longer does."""
+        """Count a task as waiting, or no longer."""
         self.waiting += sign
         self.asked += sign * task.pod.request.cpu
 
     def count_held(self, task: ClusterTask, sign: int) -> None:
-        """Count what a task takes when it is bound, or gives back."""
+        """Count the resources that a task takes when bound, or releases."""
         request = task.pod.request
         self.running += sign
         self.cpu += sign * request.cpu
@@ -126,7 +126,7 @@ class ClusterTasks:
 
 
 class GpuUsage:
-    """What is left of every node and GPU, for fragmentation and the use of each model.
+    """The free resources of every node and GPU, for fragmentation and the use of each model.
 
     Where the scheduler's own state has the GPUs, `ledger` follows it.
     """
@@ -161,7 +161,7 @@ class GpuUsage:
         return tuple(left), columns.models[columns.model[number]]
 
     def count_held(self, task: ClusterTask, sign: int) -> None:
-        """Take the resources of a task, or give them back."""
+        """Count the resources that a task takes or releases."""
         number = self._number.get(task.node)
         if number is None:
             return
@@ -208,7 +208,7 @@ def lanes_of(devices: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def capacity_of(nodes: Iterable[GpuNode]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return what nodes have in all, and how much of each type of GPU."""
+    """Return the total capacity of nodes, and of each type of GPU."""
     nodes = tuple(nodes)
     capacity = {
         "cpu": sum(node.cpu for node in nodes), "memory": sum(node.memory for node in nodes),

@@ -44,7 +44,7 @@ class PodNeeds(NamedTuple):
 
 
 class NodeUse(NamedTuple):
-    """What the pods of a node hold together."""
+    """The resources of all pods of a node."""
 
     cpu: int = 0
     memory: int = 0
@@ -52,7 +52,7 @@ class NodeUse(NamedTuple):
     pods: int = 0
 
     def plus(self, needs: PodNeeds, sign: int = 1) -> "NodeUse":
-        """Return what is held with a pod more, or less."""
+        """Return the resources with one pod more or less."""
         return NodeUse(
             self.cpu + sign * needs.cpu,
             self.memory + sign * needs.memory,
@@ -61,7 +61,7 @@ class NodeUse(NamedTuple):
         )
 
     def fits(self, node: GpuNode) -> bool:
-        """Whether the node has that much."""
+        """Whether it fits on the node."""
         return (
             self.cpu <= node.cpu
             and self.memory <= node.memory
@@ -71,7 +71,7 @@ class NodeUse(NamedTuple):
 
 
 def is_unsure(body: Mapping[str, Any] | None) -> bool:
-    """Whether a pod as it was written asks for more than its CPU, memory, GPUs and labels."""
+    """Whether a pod has requirements beyond CPU, memory, GPUs and labels."""
     spec = (body or {}).get("spec") or {}
     if any(spec.get(name) for name in UNKNOWN):
         return True
@@ -83,7 +83,7 @@ def is_unsure(body: Mapping[str, Any] | None) -> bool:
 
 
 class ClusterCapacity:
-    """`claims`: a part of a GPU is a part of one, not a whole."""
+    """The used capacity; with `claims`, a part of a GPU takes only that part."""
 
     def __init__(self, nodes: Sequence[GpuNode], *, claims: bool = False) -> None:
         self.nodes = {node.name: node for node in nodes}
@@ -110,22 +110,22 @@ class ClusterCapacity:
         )
 
     def add_waiting(self, key: str, needs: PodNeeds) -> None:
-        """Count a pod among those that wait."""
+        """Count a pod as waiting."""
         self.waiting[needs][key] = None
 
     def remove_waiting(self, key: str, needs: PodNeeds) -> None:
-        """Count it no longer."""
+        """Stop counting it."""
         group = self.waiting[needs]
         group.pop(key, None)
         if not group:
             del self.waiting[needs]
 
     def take_for_pod(self, name: str, needs: PodNeeds) -> None:
-        """Let a pod hold what it needs of a node."""
+        """Count a pod's needs on a node."""
         self._change(name, needs, 1)
 
     def give_back(self, name: str, needs: PodNeeds) -> None:
-        """Free what a pod held."""
+        """Release a pod's resources."""
         self._change(name, needs, -1)
 
     def _change(self, name: str, needs: PodNeeds, sign: int) -> None:
@@ -134,22 +134,22 @@ class ClusterCapacity:
         self.gpu += sign * needs.gpu
 
     def fits(self, name: str, needs: PodNeeds) -> bool:
-        """Whether a node that is up has enough left for one pod more."""
+        """Whether a node that is up has room for one more pod."""
         return name not in self.down and self.held[name].plus(needs).fits(self.nodes[name])
 
     def remember(self) -> None:
-        """A step begins: this is what the nodes had before it."""
+        """Remember the state of the nodes before a step."""
         self._before, self._down_before = dict(self.held), set(self.down)
 
     def had_room(self, name: str, needs: PodNeeds) -> bool:
-        """Whether a node had room before this step, for one pod more each time it is asked."""
+        """Whether a node had room before this step, for one more pod at each call."""
         if name in self._down_before:
             return False
         self._before[name] = before = self._before[name].plus(needs)
         return before.fits(self.nodes[name])
 
     def placeable(self, *, surely: bool = False) -> set[str]:
-        """Return the pods that wait though some node has room for them; or those surely so."""
+        """Return the waiting pods for which some node has room; or only the certain ones."""
         found: set[str] = set()
         for needs, keys in self.waiting.items():
             if surely and needs.unsure:
@@ -159,7 +159,7 @@ class ClusterCapacity:
         return found
 
     def after_evicting(self, running: Sequence[tuple[str, PodNeeds]]) -> set[str]:
-        """Return the pods that wait but had room without those of lower priority in `running`."""
+        """Return the waiting pods that would have room without `running` ones of lower priority."""
         found: set[str] = set()
         for needs, keys in self.waiting.items():
             left = dict(self.held)
@@ -190,7 +190,7 @@ DURATION: Final = 40  # seconds, the kubelet's
 
 
 class ServedNodes:
-    """The nodes. With `heartbeats` (nanoseconds) they renew leases, and a controller notices.
+    """The nodes. With `heartbeats` (nanoseconds) they renew leases for the node controller.
 
     Without, this is the node controller, too, and knows at once when a node goes down.
     """
@@ -203,11 +203,11 @@ class ServedNodes:
 
     @property
     def report(self) -> bool:
-        """Whether nodes report that they are up, so that a controller notices when they don't."""
+        """Whether nodes send heartbeats, so that a controller notices lost ones."""
         return bool(self._every)
 
     def begin(self, name: str, now: int) -> None:
-        """Let a node report from now on."""
+        """Start the heartbeats of a node."""
         if not self._every:
             return
         self._names.append(name)

@@ -79,7 +79,7 @@ def load(path: Path, digest: str) -> Mapping[str, Any]:
 def restore(
     content: Mapping[str, Any], cluster: Cluster, served: ServedCluster, report: DriverReport
 ) -> None:
-    """Put everything back as it was; the served has prepared nothing.
+    """Restore the saved state, before anything is prepared.
 
     The clock shows the time at which the run goes on, or an earlier one.
     """

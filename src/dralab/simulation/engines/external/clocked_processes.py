@@ -1,4 +1,4 @@
-"""Programs under the virtual clock, as `schedulers` starts and ends them."""
+"""Processes under the virtual clock, for `schedulers`."""
 
 import os
 import select
@@ -63,7 +63,7 @@ class ClockedLauncher:
         return ClockedProcess(program)
 
     def wait(self, processes: Sequence[Process], seconds: float) -> bool:
-        """Wait until all have ended, and let their clock run; False after so many real seconds."""
+        """Wait until all have ended, while their clock runs; False after `seconds` of real time."""
         clock = WallClock()
         end = clock.now() + seconds * SECOND
         while any(one.poll() is None for one in processes):
@@ -81,7 +81,7 @@ class ClockedLauncher:
 
 
 def _with_defaults(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what a program finds in its environment: a limit is ours only where GOGC is."""
+    """Return a program's environment with defaults; GOMEMLIMIT only together with GOGC."""
     defaults = dict(REPEATABLE)
     if "GOGC" in environment:
         del defaults["GOMEMLIMIT"]
@@ -89,7 +89,7 @@ def _with_defaults(environment: Mapping[str, str]) -> Mapping[str, str]:
 
 
 class ServerTurns:
-    """The turns of a server that serves from its own thread in this process.
+    """The turns of a server in its own thread of this process.
 
     Until `close`, that thread rests between its turns.
     """
@@ -107,7 +107,7 @@ class ServerTurns:
         self._rests.wait()
 
     def take(self, *, always: bool = False) -> bool:
-        """Let the server read and answer all there is; return whether there was anything.
+        """Let the server read and answer everything; return whether there was anything.
 
         With `always` it has a turn even so: what it closes takes its loop more than one.
         """
@@ -120,12 +120,12 @@ class ServerTurns:
         return True
 
     def close(self) -> None:
-        """Let the server run when it wants to."""
+        """Let the server run freely."""
         self._closed = True
         self._turn.set()
 
     def _rest(self) -> None:
-        """Keep the server's thread here until its next turn."""
+        """Block the server's thread until its next turn."""
         self._turn.clear()
         self._rests.set()
         if not self._closed:

@@ -1,4 +1,4 @@
-"""Drives schedulers whose clock is ours: it advances when nothing is left to do.
+"""Drives schedulers under our clock, which advances when nothing is left to do.
 
 That means for every thread of every program, the server, and the sockets between them. Then the
 clock jumps to the next event of the simulation, or to the next instant that a program waits for. A
@@ -95,7 +95,7 @@ class Conductor(ClockedRun):
     # --- the run --------------------------------------------------------------------------------
 
     def meet(self, reads: int | None = None) -> None:
-        """Let the programs start, and give them time to look at pods; DecisionError."""
+        """Let the programs start, until they watch pods; DecisionError."""
         reads = self.schedulers if reads is None else reads
         end = max(self.served.begin, self.served.agenda.now())
         started = self.served.agenda.now() == end  # a run that is resumed
@@ -117,7 +117,7 @@ class Conductor(ClockedRun):
         progress: Callable[[int, int], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> bool:
-        """Run to the end; False if it left off earlier. The server runs freely before and after."""
+        """Run to the end; False if stopped earlier. The server runs freely before and after."""
         try:
             return super().run(progress, stop)
         finally:
@@ -130,10 +130,10 @@ class Conductor(ClockedRun):
         self._server.close()
 
     def meet_again(self, reads: int) -> None:
-        """Go on: a scheduler that was started again starts while the clock stands still."""
+        """Continue: a restarted scheduler starts while the clock stands still."""
 
     def drive(self, progress: Callable[[int, int], None] | None) -> None:
-        """Let the run happen, from instant to instant."""
+        """Run the simulation, from instant to instant."""
         served, agenda = self.served, self.served.agenda
         until, ended = served.how.until, served.how.ended
         limit = None if until is None else served.begin + until
@@ -163,7 +163,7 @@ class Conductor(ClockedRun):
         self._settle()
 
     def _is_over(self) -> bool:
-        """Whether every pod is over, and no program is about to create others."""
+        """Whether every pod has ended, and no program is about to create others."""
         entries = self.served.agenda.entries
         if not self.served.lives.finished or any(entry.what == "bring" for entry in entries()):
             return False
@@ -174,7 +174,7 @@ class Conductor(ClockedRun):
         return self.served.agenda.now() > self._written + REACTION
 
     def _happen(self, when: int) -> None:
-        """Let the simulation's events of one instant happen, and hear what is made of it."""
+        """Run the simulation's events of one instant, and the programs' reactions."""
         served = self.served
         self.report.steps += 1
         served.fresh = set()
@@ -187,7 +187,7 @@ class Conductor(ClockedRun):
         served.sample()
 
     def _advance_programs(self, when: int, end: int | None) -> None:
-        """Move on to a timer of a program, or with slack to a later one; `end` is not passed."""
+        """Advance to a program's timer, or with slack to a later one, at most to `end`."""
         now = self.served.agenda.now()
         if self._slack:
             when = -(-when // self._slack) * self._slack
@@ -199,7 +199,7 @@ class Conductor(ClockedRun):
         self._settle()
 
     def _tick(self, now: int) -> None:
-        """On the way, let nodes report, and the server send bookmarks and delete what expires."""
+        """Send heartbeats and bookmarks, and delete expired objects."""
         self.served.beat(now)
         if now - self._ticked >= TICK:
             self._ticked = now
@@ -208,7 +208,7 @@ class Conductor(ClockedRun):
     # --- the present instant --------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Let all programs finish what can be done at this instant."""
+        """Let all programs finish the work of this instant."""
         agenda = self.served.agenda
         for _ in range(ROUNDS):
             self._wait_idle()
@@ -254,7 +254,7 @@ class Conductor(ClockedRun):
             self.look()
 
     def was_late(self, late: int) -> None:
-        """Do nothing: it was not late, since the clock stood still from the cause to the bind.
+        """Do nothing: the clock stood still from the cause to the bind, so it was not late.
 
         A scheduler that leaves a pod waiting although a node has room, in a back-off for example,
         binds it when its own clock says so.

@@ -1,4 +1,4 @@
-"""What both ways to drive external schedulers share: their report, their decisions, their end.
+"""Shared by both ways to drive external schedulers: report, decisions, end.
 
 `pacing` waits in real time until the schedulers are silent; `conductor` owns their clock.
 """
@@ -40,13 +40,13 @@ class DecisionWatch:
         self.stop = store.subscribe(self._note)
 
     def expect(self, keys: set[str]) -> None:
-        """Wait for first answers about these pods from now on; with the store's lock held."""
+        """Expect first answers about these pods; needs the store's lock."""
         self.awaited = keys
         self._asked = self.last = self.clock.now()
 
     @property
     def any(self) -> bool:
-        """Whether there is something to take."""
+        """Whether there are new decisions."""
         return bool(self._bound or self._deleted or self._created)
 
     def take_bound(self) -> list[tuple[str, str]]:
@@ -111,7 +111,7 @@ LOOK: Final = 0.002  # seconds between looks; being woken by each request costs 
 
 
 class Activity:
-    """Watches requests; `wait` is how the driver waits for something and for silence."""
+    """Watches requests; `wait` waits for a condition or for silence."""
 
     def __init__(self, *, polls: bool = False) -> None:
         self.polls = polls
@@ -157,22 +157,22 @@ class Activity:
             self.last = self.heard
 
     def touch(self) -> None:
-        """Something has happened: count the silence, and a poller's rounds, from now."""
+        """Restart the count of silence, and of a poller's rounds."""
         self.last = self.touched = self.clock.now()
         # The round that is under way may have begun before it: a whole one has to follow.
         self._writes_at_round = -1
         self.quiet_rounds = 0
 
     def silence(self) -> float:
-        """Return for how many seconds it has not been at work."""
+        """Return for how many seconds the schedulers have been silent."""
         return (self.clock.now() - self.last) / SECOND
 
     def stir(self) -> None:
-        """It does something that is not a request: count the silence from now."""
+        """Restart the count of silence for an activity that is not a request."""
         self.last = self.clock.now()
 
     def unheard(self) -> float:
-        """Return for how many seconds nothing was heard of it: no list and no event either."""
+        """Return for how many seconds there was no request at all."""
         return (self.clock.now() - max(self.touched, self.heard)) / SECOND
 
     def wait(self, done: Callable[[float], bool], limit: float) -> bool:
@@ -193,7 +193,7 @@ DELETES_FOREVER: Final = "the scheduler deletes pods as fast as they are created
 
 @dataclass(slots=True)
 class DriverReport:
-    """What happened besides the tasks.
+    """The report of a run besides its tasks.
 
     `clock` says how time was kept; empty where real silence was waited for, then `why_no_clock`
     may say why. `crept` are nanoseconds that passed since a program polled the clock. `clock_notes`
@@ -222,7 +222,7 @@ class DriverReport:
 
 
 class Stopped(Exception):  # noqa: N818 - no error: the run leaves off
-    """The run leaves off here; `why` is empty if the user asked for it."""
+    """The run stops here; `why` is empty if the user asked for it."""
 
     def __init__(self, why: str = "") -> None:
         super().__init__(why)
@@ -230,7 +230,7 @@ class Stopped(Exception):  # noqa: N818 - no error: the run leaves off
 
 
 class ClockedRun:
-    """One run against a cluster whose clock is ours.
+    """One run against a cluster under our clock.
 
     `trouble` says what became of a scheduler that ended, `revive` starts it again, up to `restarts`
     times. `names` are the scheduler names that are answered to.
@@ -258,18 +258,18 @@ class ClockedRun:
         served.cluster.server.observers.append(self.activity.observe)
 
     def meet(self, reads: int | None = None) -> None:
-        """Wait until the schedulers look at pods and have nothing to do; DecisionError.
+        """Wait until the schedulers watch pods and are idle; DecisionError.
 
         `reads` is how many lists or watches of pods there have to be: one for each of them.
         """
         raise NotImplementedError
 
     def meet_again(self, reads: int) -> None:
-        """Some were started again: wait until they look at pods, too."""
+        """Wait until restarted schedulers watch pods, too."""
         self.meet(reads)
 
     def drive(self, progress: Callable[[int, int], None] | None) -> None:
-        """Let the run happen; Stopped where it leaves off early."""
+        """Run the simulation; Stopped if it ends early."""
         raise NotImplementedError
 
     def run(
@@ -277,7 +277,7 @@ class ClockedRun:
         progress: Callable[[int, int], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> bool:
-        """Run to the end; False if it left off earlier: `report.ended` says why."""
+        """Run to the end; False if stopped earlier: `report.ended` says why."""
         if stop is not None:
             self._stop = stop
         try:
@@ -289,10 +289,10 @@ class ClockedRun:
         return True
 
     def release(self) -> None:
-        """Let go of the server, if it was held."""
+        """Release the server, if it was held."""
 
     def finish(self) -> None:
-        """Take in what was still decided before the schedulers ended; the numbers of the run."""
+        """Handle the last decisions before the schedulers ended; record the run's numbers."""
         self.take_in()
         self.report.requests = self.activity.requests
         self.report.event_writes = self.activity.event_writes
@@ -300,7 +300,7 @@ class ClockedRun:
         self.decisions.stop()
 
     def look(self) -> None:
-        """Look after the user's wish to stop, and after schedulers that have ended."""
+        """Check for a stop request, and for schedulers that have ended."""
         if self._stop():
             raise Stopped
         trouble = self.trouble()
@@ -315,26 +315,26 @@ class ClockedRun:
         self.activity.touch()
 
     def look_while_meeting(self) -> None:
-        """Do the same while no program has asked for pods yet: then nothing can be kept."""
+        """Do the same while no program watches pods yet: then nothing can be saved."""
         if trouble := self.trouble():
             raise DecisionError(f"did not ask for pods: {trouble}")
         if self._stop():
             raise Stopped
 
     def is_somebodys(self, key: str) -> bool:
-        """Whether a pod names a scheduler that takes part."""
+        """Whether a pod names one of the schedulers."""
         name = self.served.pods[key].pod.scheduler
         return not name or name in self.names
 
     def await_fresh(self, before: set[str]) -> None:
-        """Wait for answers about the pods that have come since; with the store's lock held."""
+        """Expect answers about new pods; needs the store's lock."""
         fresh = self.served.fresh - before
         nobodys = {key for key in fresh if not self.is_somebodys(key)}
         self.report.nobodys += sorted(nobodys - set(self.report.nobodys))
         self.decisions.expect(self.decisions.awaited | (fresh - nobodys))
 
     def take_in(self) -> bool:
-        """Let the served follow what was decided; return whether anything was."""
+        """Apply the decisions to the cluster; return whether there were any."""
         decisions = self.decisions
         if not decisions.any:
             return False
@@ -359,5 +359,5 @@ class ClockedRun:
         return True
 
     def was_late(self, late: int) -> None:
-        """Pods were bound that could have been bound in an earlier step."""
+        """Count pods that could have been bound in an earlier step."""
         raise NotImplementedError

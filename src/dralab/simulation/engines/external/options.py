@@ -33,7 +33,7 @@ VIRTUAL, REAL = "virtual", "real"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerCommands:
-    """The schedulers to start, or none where someone starts them by hand; how they are served."""
+    """The schedulers to start, none if started by hand; and how they are served."""
 
     commands: Sequence[SchedulerCommand] = ()
     folder: Path = Path()
@@ -54,12 +54,12 @@ class TimeOptions:
 
 
 def pacing_of(scenario: Scenario) -> PacingOptions:
-    """Return how to pace schedulers that run in real time; InputError for what may not be said."""
+    """Return how to pace schedulers that run in real time; InputError."""
     return PacingOptions(**_given(scenario, PacingOptions()))
 
 
 def conducting_of(scenario: Scenario) -> ConductorOptions:
-    """Return how to conduct schedulers whose clock is ours; InputError for what may not be said."""
+    """Return how to conduct schedulers under our clock; InputError."""
     return ConductorOptions(**_given(scenario, ConductorOptions()))
 
 
@@ -133,7 +133,7 @@ def controllers_of(scenario: Scenario) -> ControllerOptions:
 
 
 def without_effect(scenario: Scenario, *, virtual: bool) -> Sequence[str]:
-    """Return the fields of `external:` that mean nothing with, or without, the virtual clock."""
+    """Return the fields of `external:` without effect with, or without, the virtual clock."""
     own, other = ConductorOptions, PacingOptions
     if not virtual:
         own, other = other, own  # type: ignore[assignment]  # two classes of options

@@ -98,7 +98,7 @@ class Pacer(ClockedRun):
         self._deaf = self._vain = 0
 
     def meet(self, reads: int | None = None) -> None:
-        """Wait until the schedulers look at pods and have gone silent; DecisionError."""
+        """Wait until the schedulers watch pods and are silent; DecisionError."""
         options, activity = self.options, self.activity
         reads, met = self.schedulers if reads is None else reads, 0
 
@@ -120,7 +120,7 @@ class Pacer(ClockedRun):
         self.report.polls = activity.polls
 
     def drive(self, progress: Callable[[int, int], None] | None) -> None:
-        """Let the run happen, step by step."""
+        """Run the simulation, step by step."""
         served, agenda = self.served, self.served.agenda
         until, ended = served.how.until, served.how.ended
         # Where a run continues from a checkpoint there may be pods that wait: as good as new ones.
@@ -150,7 +150,7 @@ class Pacer(ClockedRun):
     # --- a step -------------------------------------------------------------------------------
 
     def _step(self, when: int | None, fresh: Iterable[str] = ()) -> None:
-        """Deliver all of one instant, and hear what the schedulers make of it."""
+        """Deliver the events of one instant, and wait for the schedulers' reactions."""
         served = self.served
         self.report.steps += when is not None
         served.capacity.remember()
@@ -163,7 +163,7 @@ class Pacer(ClockedRun):
         self._hear_out()
 
     def _hear_out(self) -> None:
-        """Wait for the answer, and let the bound pods start, until nothing more can come of it."""
+        """Wait for answers, and let bound pods start, until nothing more can follow."""
         for _ in range(ROUNDS):
             if self.activity.polls:
                 self._hear_a_poller()
@@ -178,7 +178,7 @@ class Pacer(ClockedRun):
         self.served.sample()
 
     def _hear_a_poller(self) -> None:
-        """Wait for a whole round of lists without a write, or until nothing more can come."""
+        """Wait for a whole round of lists without a write, or until nothing more can follow."""
         activity, decisions = self.activity, self.decisions
         while decisions.awaited or self._expecting():
             if not self._wait(
@@ -192,7 +192,7 @@ class Pacer(ClockedRun):
         decisions.awaited = set()
 
     def _wait_for_answers(self) -> None:
-        """Wait until each new pod has an answer; take down those that got none."""
+        """Wait until each new pod has an answer; record those without one."""
         activity, decisions = self.activity, self.decisions
         requests = activity.requests
         while decisions.awaited:
@@ -209,7 +209,7 @@ class Pacer(ClockedRun):
         self._give_answers_up(deaf=activity.requests == requests)
 
     def _answered(self, silence: float) -> bool:
-        """Whether there is no pod to wait for, or something to take in before that is known."""
+        """Whether no pod awaits an answer, or there are new decisions."""
         decisions = self.decisions
         if not decisions.awaited:
             return True
@@ -223,7 +223,7 @@ class Pacer(ClockedRun):
         return decisions.any or (terse and not self.served.capacity.placeable() & decisions.awaited)
 
     def _knows_room(self) -> bool:
-        """Whether a pod that has room nowhere may be left to the scheduler, without an answer.
+        """Whether a pod without room may be left to the scheduler, without an answer.
 
         It has refused pods, and never overfilled a node; and no pod could be deleted for one. So
         that pod will not be bound before room comes: time need not wait for hundreds of refusals.
@@ -233,7 +233,7 @@ class Pacer(ClockedRun):
         return self.decisions.refusals > 0 and not self._outranked()
 
     def _give_answers_up(self, *, deaf: bool) -> None:
-        """Note the pods without an answer; `deaf`: the scheduler made no request at all."""
+        """Record the pods without an answer; `deaf`: the scheduler made no request at all."""
         awaited, self.decisions.awaited = self.decisions.awaited, set()
         if self.report.terse:
             awaited &= self.served.capacity.placeable()
@@ -243,7 +243,7 @@ class Pacer(ClockedRun):
             raise Stopped("the scheduler is silent")
 
     def _answers_no_more(self) -> bool:
-        """Whether it is no use to wait for answers any longer."""
+        """Whether to stop waiting for answers."""
         activity, decisions = self.activity, self.decisions
         limit = self.options.answer_timeout
         if activity.polls:
@@ -257,7 +257,7 @@ class Pacer(ClockedRun):
         return activity.silence() > limit and self._is_silent(activity.silence())
 
     def _is_restless(self) -> bool:
-        """Whether requests keep coming, and nothing has come of them for long."""
+        """Whether requests keep coming without effect for too long."""
         activity = self.activity
         since = activity.clock.now() - max(activity.touched, self.decisions.last)
         return since > RESTLESS * self.options.answer_timeout * SECOND
@@ -281,7 +281,7 @@ class Pacer(ClockedRun):
                 return
 
     def _is_idle(self) -> bool:
-        """Whether nothing can be bound, and no pod be deleted to make room."""
+        """Whether nothing can be bound, even by deleting pods."""
         if self.options.overcommit or self._outranked():
             return False
         return not self._expecting()
@@ -297,14 +297,14 @@ class Pacer(ClockedRun):
         return False
 
     def _spoke_or_silent(self, silence: float) -> bool:
-        """Whether it has decided something and paused, or is silent."""
+        """Whether the schedulers have decided something and paused, or are silent."""
         return self._has_paused(silence) if self.decisions.any else self._is_silent(silence)
 
     def _has_paused(self, silence: float) -> bool:
         return silence >= BRIEF * self.report.quiet_period
 
     def _is_silent(self, silence: float) -> bool:
-        """Whether it has settled: no requests, none on the way, and no thread that could run."""
+        """Whether the schedulers are silent: no requests, none in transit, no runnable thread."""
         activity = self.activity
         if silence < self.report.quiet_period:
             return False
@@ -332,7 +332,7 @@ class Pacer(ClockedRun):
         return {key for key in found if self.is_somebodys(key)}
 
     def _outranked(self) -> bool:
-        """Whether some pod that waits ranks above one that runs."""
+        """Whether some waiting pod has a higher priority than a running one."""
         served = self.served
         highest = max((needs.priority for needs in served.capacity.waiting), default=None)
         return highest is not None and any(
@@ -340,7 +340,7 @@ class Pacer(ClockedRun):
         )
 
     def _heard(self, seconds: float) -> bool:
-        """Wait for a decision; False after `seconds`, or more where it is at work."""
+        """Wait for a decision; False after `seconds`, or more if the schedulers are busy."""
         began = self.activity.clock.now()
 
         def enough() -> bool:
@@ -354,7 +354,7 @@ class Pacer(ClockedRun):
     def _wait(
         self, done: Callable[[float], bool], enough: Callable[[], bool] = lambda: False
     ) -> bool:
-        """Wait until `done(silence)`; False if it is `enough` before that."""
+        """Wait until `done(silence)`; False if `enough` is true before."""
         looks = 0
 
         def over(silence: float) -> bool:

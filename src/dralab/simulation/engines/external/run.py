@@ -32,7 +32,7 @@ from dralab.virtualtime import Supervisor, unavailable
 
 
 def result_of(driver: ClockedRun, *, name: str, seed: int, complete: bool) -> Result:
-    """Return what became of the pods; times count from the beginning of the run."""
+    """Return the results of the pods; times count from the beginning of the run."""
     served = driver.served
     nodes = served.capacity.nodes
     place = {lane: index for index, lane in enumerate(nodes)}
@@ -55,7 +55,7 @@ def result_of(driver: ClockedRun, *, name: str, seed: int, complete: bool) -> Re
 
 
 def notes_on(report: DriverReport, served: ServedCluster) -> list[str]:
-    """Return what a reader has to know: first of all the late binds."""
+    """Return notes about the result, late binds first."""
     found = [
         f"late binds: {report.late_binds}",
         *_how_time_was_kept(report),
@@ -126,7 +126,7 @@ def _task(item: ServedTask, served: ServedCluster, place: dict[str, int]) -> Tas
 
 
 def start_controllers(cluster: Cluster, events: Events, names: Collection[str], seed: int) -> None:
-    """Start the controllers of these names at the present instant; they act with the events.
+    """Start these controllers at the present instant; they act with the events.
 
     Only where no other thread writes while events happen.
     """
@@ -176,7 +176,7 @@ class ExternalRun:
         self._clock_notes: list[str] = []  # what the programs' clock had to say
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
-        """Serve, start the schedulers, drive them; DecisionError if they do not play along."""
+        """Serve, start the schedulers, drive them; DecisionError if they fail."""
         for warning in options.old_names(self.scenario):
             self.say(warning)
         why_not = self._why_no_clock()
@@ -270,7 +270,7 @@ class ExternalRun:
         return conductor, ClockedLauncher(supervisor)
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint of a run that left off."""
+        """Write a checkpoint of a stopped run."""
         if self._left_off is None:
             raise InputError(path, "the run was complete: there is nothing to resume")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -299,7 +299,7 @@ class ExternalRun:
     def _drive(
         self, driver: ClockedRun, launcher: Launcher, progress: Progress | None, stop: Stop | None
     ) -> bool:
-        """Run the schedulers, and time with them; False if the run left off."""
+        """Run the schedulers and the clock; False if the run was stopped."""
         total = len(driver.served.pods)
 
         def tell(now: int, over: int) -> None:

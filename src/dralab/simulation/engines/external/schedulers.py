@@ -126,13 +126,13 @@ class SchedulerProcess:
     log: Path
 
     def last_output(self) -> str:
-        """Return the end of what it wrote."""
+        """Return the end of its output."""
         return read_end(self.log, LAST_OUTPUT).decode(errors="replace").strip() or "none"
 
 
 @dataclass(slots=True)
 class SchedulerProcesses:
-    """All of them; without a command they are started by hand, and nothing is known of them."""
+    """All schedulers; without a command they are started by hand, and unknown here."""
 
     commands: Sequence[SchedulerCommand]
     folder: Path
@@ -189,7 +189,7 @@ class SchedulerProcesses:
         }
 
     def _service_account(self, place: Path) -> Path:
-        """Write what a pod finds of its service account; without TLS there is only a namespace."""
+        """Write the service account files of a pod; without TLS only the namespace."""
         folder = place / "serviceaccount"
         folder.mkdir(exist_ok=True)
         (folder / "namespace").write_text("default", encoding="utf-8")
@@ -203,7 +203,7 @@ class SchedulerProcesses:
         return folder
 
     def trouble(self) -> str:
-        """Return what became of one that ended by itself; empty if all run."""
+        """Return how a scheduler ended by itself; empty if all run."""
         for one in self.running:
             if (code := one.process.poll()) is not None:
                 how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
@@ -212,7 +212,7 @@ class SchedulerProcesses:
         return ""
 
     def at_work(self) -> bool:
-        """Whether some thread of theirs could run right now: none of them is silent then.
+        """Whether some thread of the schedulers is runnable: then none is silent.
 
         Known where there is a /proc (Linux); elsewhere the answer is no.
         """
@@ -226,7 +226,7 @@ class SchedulerProcesses:
         return False
 
     def revive(self) -> int:
-        """Start those that have ended again; return how many."""
+        """Restart schedulers that have ended; return how many."""
         ended = [one for one in self.running if one.process.poll() is not None]
         for one in ended:
             self.orphans.watch(one.process.pid, there=False)
@@ -234,7 +234,7 @@ class SchedulerProcesses:
         return len(ended)
 
     def stop(self) -> None:
-        """End them with SIGTERM, with what they have started themselves; then with SIGKILL."""
+        """End them and their children with SIGTERM, then with SIGKILL."""
         processes = [one.process for one in self.running]
         for process in processes:
             _signal(process, signal.SIGTERM)
@@ -248,7 +248,7 @@ class SchedulerProcesses:
 def started(
     commands: Sequence[SchedulerCommand], folder: Path, cluster: Cluster, launcher: Launcher
 ) -> Iterator[SchedulerProcesses]:
-    """Start the schedulers, and end them; a DecisionError inside gets their last output."""
+    """Run the schedulers inside; a DecisionError gets their last output."""
     found = SchedulerProcesses(commands, folder, cluster, launcher)
     try:
         for command in commands:
@@ -279,7 +279,7 @@ def _tasks(pid: int) -> list[Path]:
 
 
 def _signal(process: Process, number: signal.Signals) -> None:
-    """Tell the whole group of a process that runs."""
+    """Signal the process group of a running process."""
     if process.poll() is None:
         try:
             os.killpg(process.pid, number)

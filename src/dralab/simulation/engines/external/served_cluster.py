@@ -36,7 +36,7 @@ from dralab.values.json_types import JsonDict, JsonObject
 
 @dataclass(slots=True)
 class ServedTask(TaskRecord):
-    """A pod on the API; `leaving`: it is being deleted, `claims` are those that are its own.
+    """A pod on the API; `leaving`: it is being deleted, `claims` are its own claims.
 
     `adopted`: a program has created it, and does so again if it has to come again.
     """
@@ -49,7 +49,7 @@ class ServedTask(TaskRecord):
 
 
 class ServedCluster:
-    """Everything that is simulated. `fresh` are the pods that came in the present step.
+    """The simulated cluster. `fresh` are the pods created in the present step.
 
     The run begins at `begin`, or where the clock is.
     """
@@ -100,7 +100,7 @@ class ServedCluster:
     # --- the beginning ------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Create nodes and classes, and put down what the scenario says will happen."""
+        """Create nodes and classes, and schedule the scenario's events."""
         client, pod_options = self.cluster.client, self.pod_options
         nodes = self.capacity.nodes.values()
         self.submission.bring(self.fleet_objects)
@@ -132,7 +132,7 @@ class ServedCluster:
         self.lives.plan(self.capacity.nodes, self.begin)
 
     def count_again(self) -> None:
-        """Count which pods wait and what others hold, from what is known of each pod."""
+        """Recount waiting pods and used resources."""
         for key, item in self.pods.items():
             if item.created is None:
                 continue
@@ -145,14 +145,14 @@ class ServedCluster:
                 self.lives.over += 1
 
     def together(self) -> ExitStack:
-        """Hold the store's lock: the clock and all that happens at an instant move as one."""
+        """Hold the store's lock: the clock and the events of an instant change together."""
         stack = ExitStack()
         stack.enter_context(self.store.lock)
         stack.enter_context(self.store.batch())
         return stack
 
     def evictable(self) -> list[tuple[str, PodNeeds]]:
-        """Return where the pods are that someone could delete to make room."""
+        """Return the nodes of pods that could be deleted to make room."""
         found = self.lives.running.values()
         return [(item.node, item.needs) for item in found if not item.leaving]
 
@@ -202,7 +202,7 @@ class ServedCluster:
         return item
 
     def adopt(self, key: str, uid: str, node: str) -> None:
-        """Take in a pod that a program or a controller has created: from now on it is played."""
+        """Simulate a pod that a program or a controller has created."""
         before, stored = self.pods.get(key), self.store.get(Key("pods", *key.split("/")))
         if stored is None or stored.value["metadata"]["uid"] != uid:
             return  # it is gone again
@@ -218,7 +218,7 @@ class ServedCluster:
             self.bind(key, node)
 
     def delete(self, key: str, uid: str, grace: int | None) -> None:
-        """Note that someone deletes a pod: it ends after its grace; None: it is gone."""
+        """Handle the deletion of a pod: it ends after its grace; None: it is gone."""
         item = self.pods.get(key)
         if uid in self._removed:
             self._removed.discard(uid)
@@ -261,31 +261,31 @@ class ServedCluster:
     # --- what a life does to nodes and objects ------------------------------------------------
 
     def submit(self, task: ServedTask) -> None:
-        """Create a pod, and what is its own."""
+        """Create a pod and its own claims."""
         key = task.pod.key
         self.fresh.add(key)
         self.capacity.add_waiting(key, task.needs)
         task.uid, task.claims = self.submission.pod(task.pod)
 
     def start(self, task: ServedTask) -> None:
-        """Say that a pod runs."""
+        """Report that a pod runs."""
         self._status(task, "Running")
 
     def release(self, task: ServedTask) -> None:
-        """Free what a pod holds on its node; until then no program knows that it has ended."""
+        """Release a pod's resources on its node; only then programs see that it has ended."""
         self.capacity.give_back(task.node, task.needs)
 
     def comes_again(self, task: ServedTask) -> bool:
-        """Whether it is for us to submit a pod once more."""
+        """Whether the engine has to submit a pod again."""
         return not task.adopted
 
     def withdraw(self, task: ServedTask) -> None:
-        """Remove a pod; one that comes again is another object."""
+        """Remove a pod; when submitted again it is a new object."""
         self._remove(task)
         task.leaving = False
 
     def finish(self, task: ServedTask) -> None:
-        """Say that a pod has ended, and free what it claimed."""
+        """Report that a pod has ended, and release its claims."""
         if task.leaving:
             self._remove(task)
         else:
@@ -293,7 +293,7 @@ class ServedCluster:
             self.submission.release(task.pod, task.claims)
 
     def changed(self) -> None:
-        """Schedulers see it for themselves."""
+        """Do nothing: schedulers see changes themselves."""
 
     def lose(self, node: str) -> None:
         """A node goes down."""
@@ -307,7 +307,7 @@ class ServedCluster:
         self.nodes.lose(node, self.agenda.now())
 
     def restore(self, node: str) -> None:
-        """A node is up again; what had run there has failed."""
+        """Handle a node that is up again; its pods have failed."""
         self.capacity.down.discard(node)
         self.nodes.restore(node, self.agenda.now())
         for key, item in list(self.stranded.items()):
@@ -322,7 +322,7 @@ class ServedCluster:
         self.finish(item)
 
     def beat(self, now: int) -> None:
-        """Let the nodes that are up report that they are, where it is time."""
+        """Send due heartbeats of the nodes that are up."""
         self.nodes.beat(now, self.capacity.down)
 
     def _bring(self, number: str) -> None:
@@ -331,7 +331,7 @@ class ServedCluster:
     # --- objects ------------------------------------------------------------------------------
 
     def _status(self, item: ServedTask, phase: str, reason: str = "", message: str = "") -> None:
-        """Report a pod's state as its kubelet would, straight into the store.
+        """Write a pod's status as its kubelet would, directly into the store.
 
         Half of all writes of a run are these; only we own what they set.
         """
@@ -359,12 +359,12 @@ class ServedCluster:
         return stored is not None and bool(stored.value.get("status", {}).get("nominatedNodeName"))
 
     def waits(self, key: str) -> bool:
-        """Whether a pod is here and not bound."""
+        """Whether a pod exists and is not bound."""
         item = self.pods[key]
         return item.created is not None and item.state == "Pending"
 
     def refusal(self, item: ServedTask) -> str:
-        """Return what a scheduler said last of a pod that waits."""
+        """Return a scheduler's last message about a waiting pod."""
         stored = self.store.get(_key(item.pod))
         conditions = [] if stored is None else stored.value.get("status", {}).get("conditions", [])
         for condition in conditions:
@@ -373,7 +373,7 @@ class ServedCluster:
         return ""
 
     def sample(self) -> None:
-        """Take down how many pods wait and run, and what they hold."""
+        """Record the numbers of waiting and running pods, and their resources."""
         found = StateSample(
             when=self.agenda.now() - self.begin,
             waiting=sum(map(len, self.capacity.waiting.values())),

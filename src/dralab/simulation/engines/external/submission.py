@@ -1,4 +1,4 @@
-"""What is submitted: pods as they were written or as their request says, and what they refer to.
+"""Submits pods as written or by their requests, and the objects that they refer to.
 
 It also does the work of controllers: creates missing namespaces and claims from templates, and
 deallocates claims that are no longer used.
@@ -77,12 +77,12 @@ class Submission:
                 raise InputError("workload", str(error), where=title) from None
 
     def namespace(self, name: str) -> None:
-        """Have a namespace."""
+        """Create a namespace if it is missing."""
         if name and self.cluster.server.store.get(Key("namespaces", "", name)) is None:
             self.cluster.client.create(NAMESPACES, {"metadata": {"name": name}})
 
     def pod(self, pod: Pod) -> tuple[str, list[str]]:
-        """Create a pod and the claims that are its own; return its uid, and the names of those."""
+        """Create a pod and its own claims; return its uid and the claims' names."""
         self.namespace(pod.namespace)
         body = self._made(pod) if pod.body is None else self._given(pod)
         try:
@@ -148,7 +148,7 @@ class Submission:
         return name
 
     def priorities(self, pods: Sequence[Pod]) -> None:
-        """Have a class for every priority that no manifest names a class for."""
+        """Create a class for every priority without a class in the manifests."""
         known = self.cluster.client.list(PRIORITY_CLASSES).items
         names = {item["metadata"]["name"] for item in known}
         for priority in sorted({pod.priority for pod in pods} - {0}):
@@ -156,7 +156,7 @@ class Submission:
                 self.cluster.client.create(PRIORITY_CLASSES, objects.priority_class(priority))
 
     def release(self, pod: Pod, own: Sequence[str]) -> None:
-        """Free what a pod that is done had claimed; its own claims go with it."""
+        """Release a finished pod's claims; its own claims are deleted."""
         store = self.cluster.server.store
         for item in pod_claims(pod.body or {}):
             if item.claim:
@@ -170,7 +170,7 @@ class Submission:
                 store.delete(where)
 
     def _forget(self, pod: Pod, name: str) -> None:
-        """Strike a pod out of a claim that others may use; the last one frees the devices."""
+        """Remove a pod from a shared claim; the last one releases the devices."""
         store, where = self.cluster.server.store, Key(CLAIMS_KEPT_AT, pod.namespace, name)
         stored = store.get(where)
         if stored is None:
@@ -195,7 +195,7 @@ def makes_pods(body: Mapping[str, Any]) -> bool:
 
 
 def _refuse_if_held(job: Mapping[str, Any]) -> None:
-    """Refuse a Job that has to be admitted: as plain pods it would not wait for that."""
+    """Refuse a suspended or queued Job: as plain pods it would not wait for admission."""
     metadata = metadata_of(job)
     held = "spec.suspend is true" if spec_of(job).get("suspend") is True else ""
     if QUEUE_LABEL in (metadata.get("labels") or {}):
@@ -210,7 +210,7 @@ def _refuse_if_held(job: Mapping[str, Any]) -> None:
 
 
 def _pass_on_run_time(job: JsonDict) -> None:
-    """Let the pods of a Job run as long as the Job says."""
+    """Copy a Job's run time to its pods."""
     template = job.setdefault("spec", {}).setdefault("template", {})
     inner = template.setdefault("metadata", {})
     own = (job.get("metadata") or {}).get("annotations") or {}

@@ -37,13 +37,13 @@ OF_ONE_POD: Final = frozenset({ARRIVES, RUNS})
 
 @dataclass(frozen=True, slots=True)
 class AdmittedKind:
-    """What pods have in common that differ in name alone; `entries` are those of their claims."""
+    """Pods that differ only in name; `entries` are their claims' entries."""
 
     info: PodInfo
     entries: tuple[PodClaim, ...]
 
     def pod(self, task: ClusterTask, now: int, made: Mapping[str, str]) -> PodInfo:
-        """Return the pod of a task; `made` are the names of the claims made for it, by entry."""
+        """Return the pod of a task; `made` are the names of its claims, by entry."""
         first = self.info
         obj = first.obj
         if any("/" in resource for resource in first.requests):
@@ -67,7 +67,7 @@ def sharing(info: PodInfo, request: PodRequest) -> PodInfo:
 
 
 def _count_no_gpus(body: JsonDict) -> None:
-    """Take counted GPUs out of a pod that asks for shares of them instead."""
+    """Remove counted GPUs from a pod that requests shares instead."""
     for container in body["spec"].get("containers") or ():
         for amounts in (container.get("resources") or {}).values():
             if isinstance(amounts, dict):
@@ -75,7 +75,7 @@ def _count_no_gpus(body: JsonDict) -> None:
 
 
 class AdmittedObjects:
-    """A server that only stores, and what it made of the scenario's objects.
+    """The objects of a scenario as a server stores them.
 
     `gpus` are what pods ask for when they ask for GPUs: devices, parts of devices, or shares.
     """
@@ -93,7 +93,7 @@ class AdmittedObjects:
         self._stored: dict[tuple[Resource, NamespacedName], JsonDict] = {}
 
     def create(self, body: Mapping[str, Any], where: str) -> JsonDict:
-        """Have an object stored; return it as it is stored. InputError: the server refuses it."""
+        """Store an object; return its stored form. InputError: the server refuses it."""
         title = f"{where}: {body.get('kind')} {metadata_of(body).get('name')}"
         try:
             if where == "workload":

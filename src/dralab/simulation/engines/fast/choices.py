@@ -1,4 +1,4 @@
-"""How nodes are chosen, by the names that scenarios give: the policies of the FGD paper and others.
+"""The policies that choose nodes, by their names in scenarios: those of the FGD paper and others.
 
 Each is a score on the one state, over nodes that passed the filters; those of the paper are whole
 numbers, as in the authors' simulator. The first of the best is taken.
@@ -36,14 +36,14 @@ EARLIER: Final = np.tril(np.ones((MOST_GPUS, MOST_GPUS), dtype=bool), -1)
 
 
 class First(NodeChoice):
-    """All nodes with room are equal: the first is taken."""
+    """The first node with room."""
 
     name = "firstfit"
     plugins = ()
 
 
 class ByScore(NodeChoice):
-    """A score for each node with room, from what is left on it and what the pod asks for."""
+    """The base of policies that score nodes by their free resources and the pod's requests."""
 
     def __init__(self, name: str, table: NodeTable) -> None:
         self.name = name
@@ -58,15 +58,15 @@ class ByScore(NodeChoice):
         return self.score(state.table, pod, pod.shares or NONE)
 
     def score(self, table: NodeTable, pod: PodInfo, shares: Shares) -> Numbers:
-        """Return the score of each node; those of nodes that do not fit count for nothing."""
+        """Return the score of each node; nodes that do not fit are ignored."""
         raise NotImplementedError
 
 
 class BestFit(ByScore):
-    """The node that has the least left afterwards, CPU and GPU weighing the same."""
+    """The node with the least left afterwards; CPU and GPU have equal weights."""
 
     def score(self, table: NodeTable, pod: PodInfo, shares: Shares) -> Numbers:
-        """Return 100 for a node that would be full, less the more is left."""
+        """Return 100 for a node that would be full, and less the more is left."""
         cpu = (table.free("cpu") - pod.requests.get("cpu", 0)) / self.largest_cpu
         left = np.add.reduce(table.shared_gpus().left, axis=1)
         gpu = (left - shares.gpus * shares.milli) / self.largest_gpu
@@ -74,18 +74,18 @@ class BestFit(ByScore):
 
 
 class WorstFit(BestFit):
-    """The node that has the most left afterwards."""
+    """The node with the most left afterwards."""
 
     def score(self, table: NodeTable, pod: PodInfo, shares: Shares) -> Numbers:
-        """Return what best fit would, turned round."""
+        """Return the reverse of best fit's score."""
         return 1000 - super().score(table, pod, shares)
 
 
 class DotProduct(ByScore):
-    """The node whose rest points least in the direction of the pod's demand."""
+    """The node whose free resources are least aligned with the pod's demand."""
 
     def score(self, table: NodeTable, pod: PodInfo, shares: Shares) -> Numbers:
-        """Return 100 less half the product."""
+        """Return 100 minus half the product."""
         asked = pod.requests.get("cpu", 0)
         cpu = table.free("cpu") / self.largest_cpu * (asked / self.largest_cpu)
         left = np.add.reduce(table.shared_gpus().left, axis=1)
@@ -98,7 +98,7 @@ class GpuPacking(ByScore):
     """GPUs in use before idle ones, idle ones on nodes in use before nodes that are all idle."""
 
     def score(self, table: NodeTable, pod: PodInfo, shares: Shares) -> Numbers:
-        """Return the authors' three bands."""
+        """Return the score in the authors' three bands."""
         del pod
         if not shares.gpus:
             return np.zeros(table.size, dtype=np.int64)
@@ -118,7 +118,7 @@ class GpuPacking(ByScore):
 
 
 class GpuClustering(ByScore):
-    """Nodes that already run pods with as many GPUs, and only those, come first."""
+    """Nodes that only run pods with as many GPUs come first."""
 
     def score(self, table: NodeTable, pod: PodInfo, shares: Shares) -> Numbers:
         """Return the band of the node's kinds, plus up to 25 for how full it is."""
@@ -134,7 +134,7 @@ class GpuClustering(ByScore):
 
 
 class FragmentationGradient(ByScore):
-    """FGD: the node, and on it the GPU, where the fragmentation grows least."""
+    """FGD: the node and GPU where the fragmentation grows least."""
 
     def __init__(self, table: NodeTable, ledger: FragmentationLedger) -> None:
         super().__init__("fgd", table)
@@ -166,7 +166,7 @@ class FragmentationGradient(ByScore):
         return found
 
     def _best_part(self, pod: PodInfo, shares: Shares, rows: Numbers) -> Numbers:
-        """Return the score of rows for a part of a GPU; which GPU gives it is noted."""
+        """Return the score of rows for a part of a GPU, and record the GPU."""
         gpus, ledger = self.ledger.table.gpus, self.ledger
         asked = pod.requests.get("cpu", 0)
         cpu = ledger.table.free("cpu")[rows] - asked
@@ -187,7 +187,7 @@ class FragmentationGradient(ByScore):
         return found
 
     def settled(self, table: NodeTable, pod: PodInfo, row: int) -> PodInfo:
-        """Return a pod with the GPU of a node where it does the least harm."""
+        """Return a pod with the GPU of a node where fragmentation grows least."""
         shares = pod.shares
         if shares is not None and shares.is_part:
             self.ledger.catch_up()
@@ -199,7 +199,7 @@ class FragmentationGradient(ByScore):
         return super().settled(table, pod, row)
 
     def _notes(self, asked: int, shares: Shares) -> tuple[Numbers, Numbers]:
-        """Return what is noted of a request, and as of how many changes; -1: nothing yet."""
+        """Return the cached results of a request and their positions; -1: none yet."""
         found = self._best_gpu.get((asked, shares))
         size = self.ledger.table.size
         if found is None or len(found[0]) < size:
@@ -211,7 +211,7 @@ class FragmentationGradient(ByScore):
 
 
 class AtRandom(NodeChoice):
-    """Any of the nodes with the best score; of all with room, where there are no scores."""
+    """A random node among those with the best score, or with room."""
 
     def __init__(self, name: str, chance: random.Random, plugins: Iterable[ScorePlugin]) -> None:
         self.name = name
@@ -235,7 +235,7 @@ class AtRandom(NodeChoice):
 
 
 class ByDevices(First):
-    """A policy of the allocator: the node, and its devices, where they cost least."""
+    """A policy of the allocator: the node and devices of the least cost."""
 
     def __init__(self, name: str) -> None:
         self.name = name

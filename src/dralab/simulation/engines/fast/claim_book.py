@@ -1,4 +1,4 @@
-"""The claims of pods that wait or run, as the controller of claims and the scheduler keep them."""
+"""The claims of waiting and running pods, as the claim controller and the scheduler keep them."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from dralab.values.json_types import JsonDict
 
 
 class _MadeClaim(NamedTuple):
-    """A claim that was made for a pod: what sets it apart from others of its template."""
+    """A claim created for a pod: its differences from others of its template."""
 
     uid: str
     pod: str
@@ -33,7 +33,7 @@ class _MadeClaim(NamedTuple):
 
 
 class ClaimBook:
-    """Claims by key; `template` finds the template of those that are made for pods.
+    """Claims by key; `template` finds the template of those created for pods.
 
     A claim that was made is written out when it is asked for: of a million pods that run, hardly
     any is.
@@ -50,7 +50,7 @@ class ClaimBook:
         return self._given.get(key) if made is None else made.claim(key)
 
     def put(self, claim: JsonDict) -> None:
-        """Take a claim that is nobody's own."""
+        """Add a claim without an owner."""
         self._given[key_of(claim)] = claim
 
     def make_for(self, kind: AdmittedKind, task: ClusterTask) -> dict[str, str] | None:
@@ -75,7 +75,7 @@ class ClaimBook:
         return made
 
     def is_made_for(self, pod: PodInfo, plan: ClaimPlan) -> bool:
-        """Return whether a claim was made for the pod that now has it."""
+        """Return whether a claim was created for the pod that now has it."""
         made = self._made.get(key_of(plan.claim)) if "name" in plan.claim["metadata"] else None
         return made is not None and made.pod_uid == pod.uid
 
@@ -85,7 +85,7 @@ class ClaimBook:
         return [self._made.pop(key).uid for key in keys if key in self._made]
 
     def reserve(self, plan: ClaimPlan) -> NamespacedName | None:
-        """Reserve a claim for a pod; return its key if others may use it, too."""
+        """Reserve a claim for a pod; return its key if it is shared."""
         key = self._shared(plan)
         if key is None:
             return None
@@ -95,7 +95,7 @@ class ClaimBook:
         return key
 
     def release(self, plan: ClaimPlan) -> NamespacedName | None:
-        """Take a reservation back; return the claim's key if others may use it, too."""
+        """Remove a reservation; return the claim's key if it is shared."""
         key = self._shared(plan)
         if key is None:
             return None
@@ -105,7 +105,7 @@ class ClaimBook:
         return key
 
     def _shared(self, plan: ClaimPlan) -> NamespacedName | None:
-        """Return the key of a claim that is nobody's own."""
+        """Return the key of a claim without an owner."""
         metadata = plan.claim["metadata"]
         if "name" not in metadata or metadata.get("ownerReferences"):
             return None

@@ -48,7 +48,7 @@ Taint = tuple[str, str, str]
 
 
 class FastSimulation:
-    """One run. `go` may be called again where it was stopped."""
+    """One run. `go` may be called again after a stop."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class FastSimulation:
                 self.events.at(BEGIN + fault.at, partial(self._begin_fault, fault), priority=ENDING)
 
     def bring(self, body: JsonObject, where: str) -> None:
-        """Let an object come to be, as the server stores it."""
+        """Create an object, as the server stores it."""
         made = self.admitted.create(body, where)
         kind, name = str(made["kind"]), made["metadata"]["name"]
         match kind:
@@ -141,7 +141,7 @@ class FastSimulation:
         stop: Callable[[], bool] | None = None,
         steps: int | None = None,
     ) -> bool:
-        """Run to the end; False: `stop` asked to leave off earlier, or so many steps are done."""
+        """Run to the end; False if `stop` or the limit of steps ended it earlier."""
         events, lives, tasks = self.events, self.lives, self.tasks
         until = None if self.how.until is None else BEGIN + self.how.until
         last: int = events.now()
@@ -169,7 +169,7 @@ class FastSimulation:
         return True
 
     def _next_time(self) -> int | None:
-        """Return when the next event is; before it, pods that have waited for long are retried.
+        """Return the time of the next event; before it, overdue pods are retried.
 
         As the live scheduler looks for them each period; when nothing else is to come, no more.
         """
@@ -211,7 +211,7 @@ class FastSimulation:
         self.lives.queue(task)
 
     def submit(self, task: ClusterTask) -> None:
-        """Queue a pod that arrives, or comes again."""
+        """Queue a pod that arrives or is submitted again."""
         kind = self.admitted.kind_of(task.pod)
         task.uid = f"{task.number}.{task.runs}"
         self.tasks.by_uid[task.uid] = task
@@ -236,7 +236,7 @@ class FastSimulation:
         self.wake()
 
     def _follow_claims(self, task: ClusterTask) -> None:
-        """Make the claims that a waiting pod still lacks, if their templates are there by now."""
+        """Create the missing claims of a waiting pod, if their templates exist by now."""
         item = self.queue.get(task.uid)
         if item is None:
             return
@@ -329,10 +329,10 @@ class FastSimulation:
     # --- what a life does to nodes ------------------------------------------------------------
 
     def start(self, task: ClusterTask) -> None:
-        """Do nothing: only the record changes when a pod starts."""
+        """Do nothing: starting a pod only changes its record."""
 
     def release(self, task: ClusterTask) -> None:
-        """Free what a pod holds on its node; on one that is down it stays until that is back."""
+        """Release a pod's resources on its node; on a node that is down, when it is back."""
         placement = self._placed.pop(task.uid)
         self.state.placed.pop(task.uid, None)
         self.tasks.count_held(task, -1)
@@ -344,7 +344,7 @@ class FastSimulation:
             self.admission.release_task(task)
 
     def _marked(self, placement: PodPlacement) -> PodPlacement:
-        """Return the placement of a pod that is being deleted, and stays for now."""
+        """Return the placement of a pod that is being deleted."""
         pod, table = placement.pod, self.state.table
         metadata = {**pod.obj["metadata"], "deletionTimestamp": rfc3339(self.events.now())}
         leaving = replace(pod, obj={**pod.obj, "metadata": metadata})
@@ -366,11 +366,11 @@ class FastSimulation:
                 self.waiting.wake_for_claim(shared)
 
     def comes_again(self, task: ClusterTask) -> bool:  # noqa: ARG002 - every pod does
-        """Whether a pod that is evicted, or fails, is submitted once more."""
+        """Whether an evicted or failed pod is submitted again."""
         return True
 
     def withdraw(self, task: ClusterTask) -> None:
-        """Forget the pod of a task that gets another one."""
+        """Forget the old pod of a task that gets a new one."""
         self.tasks.by_uid.pop(task.uid, None)
         task.runs += 1
         task.name = f"{task.pod.name}-again-{task.runs}"
@@ -383,7 +383,7 @@ class FastSimulation:
         self.tasks.by_uid.pop(task.uid, None)
 
     def _shrink(self, gang: NamespacedName) -> None:
-        """Let no policy's pod that comes again wait for a member of its gang that is over."""
+        """Shrink a gang, so that resubmitted pods do not wait for finished members."""
         found = self.state.groups.get(gang)
         least = None if found is None else least_of(found)
         if found is not None and least is not None and self.state.choice is not KUBERNETES:
@@ -406,7 +406,7 @@ class FastSimulation:
     # --- nodes --------------------------------------------------------------------------------
 
     def lose(self, node: str) -> None:
-        """A node goes down: its pods stop, and for a while nobody knows."""
+        """Take a node down: its pods stop, which is noticed later."""
         self._silent[node] = self.agenda.schedule(
             self.events.now() + GRACE, ENDING, "silence", node
         )
@@ -414,7 +414,7 @@ class FastSimulation:
             self.lives.interrupt(task, "its node went down")
 
     def restore(self, node: str) -> None:
-        """A node is up again: its pods that were not evicted begin anew."""
+        """Bring a node back: its pods that were not evicted are restarted."""
         self.agenda.cancel(self._silent.pop(node))
         self._retaint(node, [t for t in self._taints(node) if t["key"] != UNREACHABLE])
         for placement in self._stranded.pop(node, ()):
@@ -423,7 +423,7 @@ class FastSimulation:
             self.lives.resume(task)
 
     def _fall_silent(self, node: str) -> None:
-        """Taint a node that has not been heard of for the grace period."""
+        """Taint a node that has been silent for the grace period."""
         self._silent[node] = None
         now = self.events.now()
         lost = taints_of_a_lost_node(now - now % SECOND)
@@ -504,7 +504,7 @@ class FastSimulation:
 
 
 def _next_flush(when: int) -> int:
-    """Return the first time from then on at which a live scheduler looks for pods that wait."""
+    """Return the next time at which a live scheduler retries overdue pods."""
     return when + (STARTED - when) % FLUSH_PERIOD
 
 

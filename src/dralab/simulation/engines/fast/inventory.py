@@ -36,7 +36,7 @@ GpusAre = Literal["devices", "parts", "shares"]
 
 
 class PackedAllocations(MutableMapping[str, JsonObject]):
-    """Allocations by the uids of their claims, as JSON: most are never asked for again."""
+    """Allocations by the uids of their claims, as JSON: most are never read again."""
 
     def __init__(self) -> None:
         self._packed: dict[str, bytes] = {}

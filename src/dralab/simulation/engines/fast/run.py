@@ -1,4 +1,4 @@
-"""A scenario decided by dralab's scheduler in memory: as kube-scheduler does, or by a policy.
+"""Runs a scenario with dralab's scheduler in memory: like kube-scheduler, or by a policy.
 
 With `dralab-fast` and the allocator's policies, the GPUs of a fleet are devices that claims ask
 for; with the others they are shared, and pods ask for thousandths of them.
@@ -38,7 +38,7 @@ from dralab.simulation.workloads.openb import WHOLE_GPU
 
 
 class FastRun:
-    """One run. InputError: the scenario has what only a whole cluster can act out."""
+    """One run. InputError: the scenario needs the cluster engine."""
 
     acts: type[FastSimulation] = FastSimulation
 
@@ -85,7 +85,7 @@ class FastRun:
             self.simulation.go(steps=checkpoints.read(resume, digest(scenario)))
 
     def _begin(self) -> None:
-        """Do what is left before the first event."""
+        """Prepare the run before the first event."""
 
     def _choice(self, state: ClusterState, ledger: FragmentationLedger | None) -> NodeChoice:
         """Return how the scenario chooses nodes."""
@@ -114,7 +114,7 @@ class FastRun:
         return self.result()
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint: how far it is. Going on runs up to there again, with the same end."""
+        """Write a checkpoint of the progress. Resuming replays the run up to there."""
         checkpoints.write(path, digest(self.scenario), self.simulation.steps)
 
     def result(self) -> Result:
@@ -146,7 +146,7 @@ class FastRun:
 
 
 def _gpus_are(scenario: Scenario) -> GpusAre:
-    """Return what the GPUs of the fleet are."""
+    """Return how the fleet represents GPUs."""
     if scenario.scheduler == FAST:
         return "parts"
     if scenario.scheduler.startswith(ALLOCATION_PREFIX):

@@ -33,7 +33,7 @@ DELETED: Final = "Deleted"
 
 
 class TickSimulation(FastSimulation):
-    """Pods arrive and end at any time; what is decided is decided at ticks."""
+    """Pods arrive and end at any time; decisions are made at ticks."""
 
     tick: int
     on_tick: Callable[[], None] | None = None
@@ -47,7 +47,7 @@ class TickSimulation(FastSimulation):
 
     @property
     def finished(self) -> bool:
-        """Whether every pod is over, and a tick has seen it."""
+        """Whether every pod has ended, and a tick has seen it."""
         return self._at_its_end
 
     def wake(self) -> None:
@@ -66,7 +66,7 @@ class TickSimulation(FastSimulation):
     # --- pods that are deleted for others
 
     def evict(self, victim: PodInfo, winner: PodInfo, node: str) -> None:
-        """Delete a pod: until its grace is over it holds what it has."""
+        """Delete a pod: it holds its resources until its grace period ends."""
         del winner, node
         self.events.after(0, partial(self._delete, victim.uid))
 
@@ -87,14 +87,14 @@ class TickSimulation(FastSimulation):
         self.lives.leave(self.lives.tasks[key])
 
     def comes_again(self, task: ClusterTask) -> bool:
-        """Whether a pod that failed is submitted once more: not if it was deleted."""
+        """Whether a failed pod is submitted again: not if it was deleted."""
         return task.reason != DELETED
 
     # --- metrics
 
     @property
     def on_nodes(self) -> dict[str, tuple[ClusterTask, PodInfo]]:
-        """The pods that run or hold what they had, by key, with their tasks."""
+        """The pods that run or still hold resources, by key, with their tasks."""
         return {
             task.key: (task, placement.pod)
             for uid, placement in self._placed.items()
@@ -143,7 +143,7 @@ class TickRun(FastRun):
         self._offers = dict(_offers(self.scenario))
 
     def counts(self) -> dict[str, int]:
-        """Return how long it took, and what became of pods, in the simulator's own words."""
+        """Return the run time and the counts of pods, by the simulator's names."""
         records = self.tasks.records
         return {
             "seconds": self._clock - self._start,
@@ -203,7 +203,7 @@ class TickRun(FastRun):
 
 
 def _phases(scenario: Scenario, body: JsonObject | None) -> Sequence[phases.Phase]:
-    """Return the phases of use that a pod says it has; none if it uses what it requests."""
+    """Return the usage phases of a pod; none if it uses its requests."""
     text = annotations_of(body or {"metadata": {}}).get(phases.ANNOTATION)
     try:
         return () if text is None else phases.parse(text)
@@ -212,7 +212,7 @@ def _phases(scenario: Scenario, body: JsonObject | None) -> Sequence[phases.Phas
 
 
 def _offers(scenario: Scenario) -> Iterator[tuple[str, Amounts]]:
-    """Yield what can be allocated of each node, as its object says, or the fleet."""
+    """Yield the allocatable amounts of each node, of its object or the fleet."""
     written = {
         item["metadata"]["name"]: status_of(item)
         for item in scenario.fleet.objects

@@ -1,4 +1,4 @@
-"""The experiment: shuffle, inflate, place each pod once, measure after every one."""
+"""The experiment: shuffle, inflate, place each pod once, measure after each."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -88,7 +88,7 @@ class PlacementOutcome:
 
 
 def evenly_shuffled(nodes: Sequence[GpuNode], randomness: Randomness) -> list[GpuNode]:
-    """Return the nodes in random order, each kind of them spread evenly over the whole.
+    """Return the nodes in random order, with each kind spread evenly.
 
     The authors draw any order. Packing and clustering then differ by more than one point between
     seeds, for nothing but which kind of node happens to come first; drawn evenly the mean is the
@@ -194,7 +194,7 @@ class PlacementExperiment:
         return PlacementMeasure(self._arrived, self._allocated, lost, found is not None)
 
     def kind(self, pod: GpuPod) -> PodInfo:
-        """Return a pod that asks for the same."""
+        """Return the pod that represents a kind."""
         key = pod.request, pod.memory
         found = self._kinds.get(key)
         if found is None:
@@ -207,7 +207,7 @@ class PlacementExperiment:
         return found
 
     def outcome(self) -> PlacementOutcome:
-        """Return what there is so far."""
+        """Return the result so far."""
         return PlacementOutcome(
             workload=self.workload,
             policy=self.policy,
@@ -260,12 +260,12 @@ class PlacementRun:
             self.experiment.go(most=checkpoints.read(resume, digest(scenario)))
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
-        """Place on."""
+        """Continue placing pods."""
         self.complete = self.experiment.go(progress, stop)
         return self.result()
 
     def result(self) -> Result:
-        """Return what there is so far."""
+        """Return the result so far."""
         scenario, measures = self.scenario, self.experiment.measures
         pods = self.experiment.queue[: len(measures)]
         return Result(
@@ -290,7 +290,7 @@ class PlacementRun:
         return self.experiment.outcome()
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint: how far it is. Going on places up to there again."""
+        """Write a checkpoint of the progress. Resuming replays the placements up to there."""
         checkpoints.write(path, digest(self.scenario), len(self.experiment.measures))
 
 

@@ -1,4 +1,4 @@
-"""What a component decides: from batprotocol to protocol 4, and back."""
+"""Decisions of a component: from batprotocol to protocol 4, and back."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ REFUSED: Final[Mapping[str, str]] = {
 
 @dataclass(slots=True)
 class _Call:
-    """A call that a component asked for; with a `period`, again and again, `left` times."""
+    """A call that a component requested; with a `period` it repeats `left` times."""
 
     due: float
     period: float = 0.0
@@ -36,7 +36,7 @@ class RequestedCalls:
     calls: dict[str, _Call] = field(default_factory=dict)
 
     def ask(self, value: Mapping[str, Any], now: float) -> float:
-        """Note a CallMeLaterEvent; return when it is due."""
+        """Record a CallMeLaterEvent; return when it is due."""
         when = value.get("when") or {}
         unit = UNITS[when.get("time_unit", "Second")]
         match value.get("when_type"):
@@ -62,7 +62,7 @@ class RequestedCalls:
         self.calls.pop(key, None)
 
     def due(self, now: float) -> tuple[list[str], list[float]]:
-        """Return the ids of the calls that are due, and when periodic ones of them come again."""
+        """Return the ids of the due calls, and when periodic ones are due again."""
         found = [key for key, call in self.calls.items() if call.due <= now + 1e-9]
         again = []
         for key in found:
@@ -159,7 +159,7 @@ def _registered(value: Mapping[str, Any]) -> Message:
 
 
 def of_protocol_4(message: Mapping[str, Any]) -> Message:
-    """Return decisions of protocol 4 as those of batprotocol; DecisionError where there is none."""
+    """Return decisions of protocol 4 as those of batprotocol; DecisionError if impossible."""
     now = float(message["now"])
     events = [
         event(float(one["timestamp"]), *_of_protocol_4(one["type"], one["data"]))

@@ -1,4 +1,4 @@
-"""Both ends of a socket on which batprotocol is spoken (extra: zeromq).
+"""Both ends of a batprotocol socket (extra: zeromq).
 
 `RemoteComponent` is Batsim's end: its first message is binary, the size of some data for the
 component and these data; the reply begins with four bytes that say in which form messages come.
@@ -34,7 +34,7 @@ UNSUPPORTED: Final = (
 
 
 class RemoteComponent:
-    """An external decision component behind a socket; for the engine a scheduler as any other.
+    """An external decision component behind a socket; a scheduler to the engine.
 
     It has been greeted when this is made: `hello` is what it said of itself.
     """
@@ -82,7 +82,7 @@ class RemoteComponent:
         return self._ask(events.beginning(beginning, with_profiles=wanted), [], 0)
 
     def decide(self, news: BatchEvents) -> SchedulerReply:
-        """Ask for decisions; nothing is asked where all there is was a call that was stopped."""
+        """Ask for decisions, unless the only event is a stopped call."""
         self._reader.learn(news.submitted)
         told = protocol.news(news)
         calls, again = self._calls.due(told["now"])

@@ -1,4 +1,4 @@
-"""What Batsim tells a component: from protocol 4 to batprotocol, and back."""
+"""Events of Batsim: from protocol 4 to batprotocol, and back."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -126,7 +126,7 @@ def _progress(key: str, found: Mapping[str, Any]) -> Message:
 
 
 def as_protocol_4(one: Mapping[str, Any]) -> Message | None:
-    """Return an event of Batsim 5 as Batsim 4 would send it; None for those that say nothing.
+    """Return an event of Batsim 5 as Batsim 4 would send it; None if it has no counterpart.
 
     KeyError, TypeError or ValueError for an event that lacks something.
     """

@@ -1,4 +1,4 @@
-"""Flatbuffers, as far as batprotocol uses them: tables, unions, vectors, strings, scalars.
+"""The part of flatbuffers that batprotocol uses: tables, unions, vectors, strings, scalars.
 
 A table is a mapping of its fields, spelled as flatbuffers' own JSON: enumerations by their names, a
 union as two fields, `X_type` and `X`. The layout is that of flatbuffers' documentation
@@ -132,7 +132,7 @@ def _slots(fields: Sequence[Field]) -> list[tuple[Field, str]]:
 
 
 def _slot(field: Field, kind: str, value: Mapping[str, Any]) -> Any:
-    """Return what a slot holds; None where it is left out."""
+    """Return a slot's content; None if it is omitted."""
     if field.kind in UNIONS:
         member = value.get(f"{field.name}_type", "NONE")
         if member == "NONE":

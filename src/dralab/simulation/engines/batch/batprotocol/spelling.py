@@ -1,4 +1,4 @@
-"""A message as bytes: in binary, or as JSON, which both use the names of the schema."""
+"""A message as bytes: binary or JSON, both with the names of the schema."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -58,7 +58,7 @@ def read(data: bytes, form: int, *, sender: str) -> Message:
 
 
 def _completed(table: str, value: Any) -> Message:
-    """Return a table of JSON as `flatbuffers.decode` would; what is not known stays as it is."""
+    """Return a table of JSON as `flatbuffers.decode` would; unknown fields stay as they are."""
     if not isinstance(value, dict):
         raise flatbuffers.FlatbufferError(f"{value!r:.40} is not a {table}")
     found: Message = dict(value)
