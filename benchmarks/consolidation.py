@@ -6,7 +6,7 @@ The setting follows GRMU (arXiv 2502.01909) as far as its abstract and the publi
 virtual machines that ask for MIG profiles come and go as in a trace; one that finds no room when it
 comes is turned away. Here each pod of openb with one GPU asks for the smallest partition of an A100
 with 40 GB that has its share of the GPU; it leaves at the time in the trace. Nodes have eight GPUs.
-With moves, a pod that finds no room gets the fewest moves that `dralab defragment` finds, if these
+With moves, a pod that finds no room gets the fewest moves that `dralab plan moves` finds, if these
 are no more than allowed. A move is made at once and costs nothing.
 """
 

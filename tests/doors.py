@@ -106,16 +106,18 @@ def allocate(place: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
     return DoorAnswer(own[0][3], given or None, fits=True)
 
 
-def schedule(place: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
-    words = ("schedule", "--api", "v1", "-f", _file(place, objects), "-o", "json", name)
-    code, out, told = _run_with_errors(*words)
-    return UNKNOWN if code == 2 else _scheduled(json.loads(out)["items"], name, told)
-
-
-def schedule_on_server(place: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
-    """`dralab schedule --kubeconfig` writes to a server: what it wrote is read from there."""
+def allocate_on_server(place: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
+    """`dralab allocate --apply` writes to a server: what it wrote is read from there."""
     with stored(place, objects) as cluster:
-        words = ("schedule", "--api", "v1", "--kubeconfig", str(cluster.kubeconfig), name)
+        words = (
+            "allocate",
+            "--apply",
+            "--api",
+            "v1",
+            "--kubeconfig",
+            str(cluster.kubeconfig),
+            name,
+        )
         code, out = _run(*words)
         return UNKNOWN if code == 2 else _written(cluster.server.store, name, out)
 
@@ -137,7 +139,18 @@ def what_if(place: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
 def plan(place: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswer:
     """It says whether a pod fits as things are; nodes to add are another question."""
     node = next(item for item in objects if item["kind"] == "Node")["metadata"]["name"]
-    words = ("plan", "-f", _file(place, objects), "--shapes", node, "--budget", "0", "-o", "json")
+    words = (
+        "plan",
+        "nodes",
+        "-f",
+        _file(place, objects),
+        "--shapes",
+        node,
+        "--max-price",
+        "0",
+        "-o",
+        "json",
+    )
     _, out = _run(*words)
     told, key = json.loads(out), f"{NAMESPACE}/{name}"
     if key in told["fitting"]:
@@ -169,8 +182,7 @@ def live_scheduler(_: Path, objects: Sequence[JsonDict], name: str) -> DoorAnswe
 
 DOORS: dict[str, Door] = {
     "allocate": allocate,
-    "schedule": schedule,
-    "schedule on a server": schedule_on_server,
+    "allocate on a server": allocate_on_server,
     "explain": explain,
     "what-if": what_if,
     "plan": plan,
@@ -242,29 +254,17 @@ def _code_in(told: str) -> str | None:
 
 
 def _run(*words: str) -> tuple[int, str]:
-    code, out, _ = _run_with_errors(*words)
-    return code, out
-
-
-def _run_with_errors(*words: str) -> tuple[int, str, str]:
     result = CliRunner().invoke(main, list(words))
     assert result.exit_code in {0, 1, 2}, (words, result.output, result.exception)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
-    return result.exit_code, result.stdout, result.stderr
+    return result.exit_code, result.stdout
 
 
 def _explained(told: JsonDict) -> DoorAnswer:
     if told["fits"]:
         return DoorAnswer(told.get("node"), None, "", fits=True)
     return DoorAnswer("", (), told["code"], fits=False)
-
-
-def _scheduled(items: Sequence[JsonDict], name: str, told: str) -> DoorAnswer:
-    pod = next(i for i in items if i["kind"] == "Pod" and i["metadata"]["name"] == name)
-    node = pod["spec"].get("nodeName") or ""
-    given = [each for item in items if item["kind"] == "ResourceClaim" for each in _given(item)]
-    return DoorAnswer(node, tuple(sorted(given)) if node else (), _code_in(told), bool(node))
 
 
 def _written(store, name: str, told: str) -> DoorAnswer:

@@ -38,7 +38,6 @@ COMMANDS = (
     ["validate"],
     ["allocate"],
     ["explain"],
-    ["schedule"],
     ["convert", "--to", "v1"],
     ["allocate", "--kubeconfig"],
 )

@@ -138,7 +138,7 @@ class WorldScheduler:
         }
         (folder / "scenario.yaml").write_text(yaml.safe_dump(scenario))
         ran = subprocess.run(
-            [sys.executable, "-m", "dralab", "simulate", "run", "scenario.yaml", "--report", "r"],
+            [sys.executable, "-m", "dralab", "simulate", "run", "scenario.yaml", "--write", "r"],
             cwd=folder,
             capture_output=True,
             text=True,

@@ -374,7 +374,7 @@ def day() -> tuple[PageAnswers, Show]:
     """Return the desk of an example's day."""
     with tempfile.TemporaryDirectory() as parent:
         folder = str(Path(parent) / "day")
-        command = ["simulate", "run", str(EXAMPLE), "--report", folder]
+        command = ["simulate", "run", str(EXAMPLE), "--write", folder]
         subprocess.run([sys.executable, "-m", "dralab", *command], check=True, capture_output=True)
         return RunDesk(Path(folder)), show_time
 

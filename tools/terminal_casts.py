@@ -49,7 +49,7 @@ CASTS: Mapping[str, Cast] = {
         "dralab what-if and dralab plan: what a node more changes, and how many are needed",
         [
             "dralab what-if -f cluster.yaml -f waiting.yaml --add node-1=1",
-            "dralab plan -f cluster.yaml -f waiting.yaml --shapes node-1,l40s",
+            "dralab plan nodes -f cluster.yaml -f waiting.yaml --shapes node-1,l40s",
         ],
     ),
 }

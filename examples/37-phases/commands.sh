@@ -1,2 +1,2 @@
 # k8s-cluster-simulator's configuration; pods have phases of use. Metrics, then a summary.
-dralab simulate ticks config --pods pods.yaml -o table
+dralab simulate run config pods.yaml -o table

@@ -1,2 +1,2 @@
 # Five pods of the dra-evolution prototype, scheduled and explained; the last one does not fit.
-dralab schedule -f fleet.yaml -f pods.yaml
+dralab allocate -f fleet.yaml -f pods.yaml

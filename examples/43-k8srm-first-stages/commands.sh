@@ -1,1 +1,1 @@
-dralab schedule --nodes nodes.yaml --claim pod.yaml -v
+dralab allocate -f nodes.yaml -f pod.yaml -v

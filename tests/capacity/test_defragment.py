@@ -187,7 +187,7 @@ def run(tmp_path):
     def run_(*arguments, objects=CROWDED):
         file = tmp_path / "cluster.yaml"
         file.write_text(yaml.safe_dump_all(objects))
-        return CliRunner().invoke(main, ["defragment", "-f", str(file), *arguments])
+        return CliRunner().invoke(main, ["plan", "moves", "-f", str(file), *arguments])
 
     return run_
 

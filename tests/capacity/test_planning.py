@@ -108,7 +108,7 @@ def run(tmp_path):
         (tmp_path / "prices.yaml").write_text("n4: 2.5\nbad: cheap\n")
         (tmp_path / "good.yaml").write_text("n4: 2.5\n")
         texts = [text.replace("DIR", str(tmp_path)) for text in arguments]
-        return CliRunner().invoke(main, ["plan", "-f", str(file), *texts])
+        return CliRunner().invoke(main, ["plan", "nodes", "-f", str(file), *texts])
 
     return run_
 

@@ -213,7 +213,7 @@ def test_programs_read_json(run):
         (["--add", "a=0"], "expected SHAPE=COUNT"),
         (["--taint", "a"], "expected NODE:KEY=VALUE:EFFECT"),
         (["--taint", "a:k=v:Never"], "the effect must be one of"),
-        (["--without", "pods/x"], "expected KIND/NAME"),
+        (["--end", "pods/x"], "expected KIND/NAME"),
         (["--remove", "c"], "no node 'c'"),
     ],
 )

@@ -342,7 +342,7 @@ def claims(*names):
     return [claim(name, request("r"), namespace="ml") for name in names]
 
 
-@pytest.mark.parametrize("command", [("allocate",), ("explain",), ("schedule", "--api", "v1")])
+@pytest.mark.parametrize("command", [("allocate",), ("explain",)])
 def test_nodes_are_filtered_as_by_the_scheduler(run, command):
     objects = [WORN, SMALL, *NETWORK, CLASS, *claims("c"), asking("a", "c", "64")]
     found = run(*command, objects=objects)

@@ -26,17 +26,14 @@ COMMANDS = [
     "conformance apiserver",
     "conformance allocator",
     "cel device.driver --attributes",
-    "schedule --kubeconfig",
+    "allocate --apply --kubeconfig",
     "scheduler --kubeconfig",
-    "schedule --nodes FILE --claim",
     "allocate -f",
     "explain -f",
-    "schedule -f",
     "validate -f",
     "convert --to v1 -f",
-    "partitions -f",
+    "enumerate partitions -f",
     "simulate run",
-    "simulate batsim --workload",
     "simulate campaign",
 ]
 
@@ -51,8 +48,7 @@ def test_a_file_that_cannot_be_used_is_bad_input(command, name, tmp_path):
     file = tmp_path / "input.yaml"
     if FILES[name] is not None:
         file.write_bytes(FILES[name])
-    words = [str(file) if word == "FILE" else word for word in command.split()]
-    result = run(*words, str(file))
+    result = run(*command.split(), str(file))
     assert result.exit_code == 2, result.output
     assert isinstance(result.exception, SystemExit)
     assert result.stdout == ""
@@ -146,14 +142,16 @@ def test_allocations_are_those_of_the_pod_in_its_own_file_though_others_hold_pod
     two = tmp_path / "two.yaml"
     documents = [text for text in pods.read_text().split("---\n") if "name: two" in text]
     two.write_text("---\n".join(documents))
-    result = run("allocations", "-f", str(fleet), "-f", str(pods), "--pod", str(two), "--first")
+    result = run(
+        "enumerate", "allocations", "-f", str(fleet), "-f", str(pods), str(two), "--limit", "1"
+    )
     assert result.exit_code == 0, result.output
     assert len(result.stdout.split()) == 3  # the node, and two devices
 
 
 def test_no_device_set_on_an_unknown_node_is_told():
     fleet, pods = (EXAMPLES / "40-k8srm" / name for name in ("fleet.yaml", "pods.yaml"))
-    result = run("allocations", "-f", str(fleet), "--pod", str(pods), "--node", "nowhere")
+    result = run("enumerate", "allocations", "-f", str(fleet), str(pods), "--node", "nowhere")
     assert result.exit_code == 1
     assert "nowhere cannot run the pod" in result.stderr
 
@@ -192,7 +190,7 @@ def test_a_mistyped_command_gets_a_suggestion(words, message):
     assert result.stderr.count("Did you mean") == message.count("Did you mean")
 
 
-@pytest.mark.parametrize("command", ["schedule", "validate", "convert --to v1", "compare"])
+@pytest.mark.parametrize("command", ["allocate", "validate", "convert --to v1", "compare"])
 def test_a_missing_file_is_named_without_the_usage(command):
     result = CliRunner().invoke(main, [*command.split(), "-f", "missing.yaml"])
     assert (result.exit_code, result.stderr) == (

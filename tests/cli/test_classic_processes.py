@@ -36,7 +36,7 @@ MANIFESTS = {
 @pytest.fixture
 def lab():
     pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
-    with Processes("--profile", "v1,classic", "--without", "scheduler,controllers") as running:
+    with Processes("--api", "v1,classic", "--without", "scheduler,controllers") as running:
         command = [sys.executable, "-m", "dralab", "scheduler", "--kubeconfig", running.kubeconfig]
         running.run("scheduler", command)
         running.dralab("controllers", "controllers")
@@ -114,7 +114,7 @@ def offered_in_full(lab):
 
 
 def test_a_node_is_said_not_to_be_ready_before_its_plugin_is_there():
-    with Processes("--profile", "v1,classic") as lab:
+    with Processes("--api", "v1,classic") as lab:
         metadata = {"name": "fake-system"}
         create(lab.client, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         lab.node(NODE)

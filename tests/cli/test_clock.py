@@ -1,4 +1,4 @@
-"""`dralab clock run`, as a user starts it."""
+"""`dralab simulate program`, as a user starts it."""
 
 import signal
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from clocked import needs_clock
 
 pytestmark = needs_clock
-RUN = [sys.executable, "-m", "dralab", "clock", "run"]
+RUN = [sys.executable, "-m", "dralab", "simulate", "program"]
 
 
 def clock(*words):

@@ -95,7 +95,7 @@ def test_what_cannot_be_checked_is_refused(arguments, text):
     ],
 )
 def test_a_driver_that_ends_at_its_start_is_one_line(target, last, tmp_path):
-    found = run("check", "--junit", str(tmp_path / "junit"), "--", *target)
+    found = run("check", "--write", str(tmp_path / "junit"), "--", *target)
     assert found.exit_code == 2
     (line,) = found.output.splitlines()
     assert line.startswith("Error: ")
@@ -115,7 +115,7 @@ def test_a_driver_without_a_socket_is_one_line(monkeypatch):
 def test_reports_are_written_of_a_driver_that_keeps_a_rule(tmp_path):
     reports = {name: tmp_path / name for name in ("junit", "markdown", "json", "badge")}
     options = [word for name, path in reports.items() for word in (f"--{name}", str(path))]
-    found = run("check", "--only", "registration.type", "--lanes", "1", *options, "gpu")
+    found = run("check", "--only", "registration.type", "--workers", "1", *options, "gpu")
     assert found.exit_code == 0, found.output
     assert "conformant: 1 of 1 MUST" in found.output
     document = json.loads(reports["json"].read_text())
@@ -126,7 +126,7 @@ def test_reports_are_written_of_a_driver_that_keeps_a_rule(tmp_path):
 @pytest.mark.conformance
 def test_a_check_that_is_killed_leaves_no_driver_and_no_files(tmp_path):
     script = "import os, sys, time; print(os.getpid(), flush=True); time.sleep(300)"
-    command = [sys.executable, "-m", "dralab", "driver", "check", "--lanes", "1"]
+    command = [sys.executable, "-m", "dralab", "driver", "check", "--workers", "1"]
     only = ["--only", "registration.type", "--", sys.executable, "-c", script]
     variables = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen([*command, *only], env=variables) as check:

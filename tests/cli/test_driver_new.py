@@ -2,8 +2,11 @@
 
 import importlib.util
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from dralab.cli.main import main
@@ -23,7 +26,7 @@ def new(*arguments):
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     root = tmp_path / "lamps"
-    result = new("lamps-of-mine.example.com", "--directory", str(root))
+    result = new("lamps-of-mine.example.com", "--write", str(root))
     assert result.exit_code == 0, result.output
     monkeypatch.setattr(sys, "path", [str(root), *sys.path])
     yield root
@@ -73,6 +76,48 @@ def test_a_name_that_no_driver_can_have_is_refused(name, says):
 
 
 def test_a_folder_that_exists_is_left_alone(project):
-    result = new("lamps.example.com", "--directory", str(project))
+    result = new("lamps.example.com", "--write", str(project))
     assert result.exit_code == 2
-    assert "exists: choose another --directory" in result.stderr
+    assert "exists: choose another --write" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "installed", "required"),
+    [
+        ((), "dralab[grpc]", "dralab[grpc]"),
+        (
+            ("dralab-1-py3-none-any.whl",),
+            "./wheels/dralab-1-py3-none-any.whl[grpc]",
+            "dralab[grpc]",
+        ),
+        (
+            ("git+https://git.example.com/dralab@v1",),
+            "dralab[grpc] @ git+https://git.example.com/dralab@v1",
+            "dralab[grpc] @ git+https://git.example.com/dralab@v1",
+        ),
+    ],
+    ids=["index", "wheel", "url"],
+)
+def test_its_ci_installs_dralab_from_where_it_is(
+    tmp_path, monkeypatch, source, installed, required
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dralab-1-py3-none-any.whl").write_bytes(b"a wheel")
+    result = new("lamps.example.com", *(word for each in source for word in ("--dralab", each)))
+    assert result.exit_code == 0, result.output
+    steps = yaml.safe_load(Path("lamps/.github/workflows/test.yml").read_text())
+    commands = [step["run"] for step in steps["jobs"]["test"]["steps"] if "run" in step]
+    assert commands[0] == f"pip install pytest '{installed}'"
+    project = tomllib.loads(Path("lamps/pyproject.toml").read_text())["project"]
+    assert project["dependencies"] == [required]
+    if installed.startswith("./"):
+        assert (tmp_path / "lamps" / installed.removesuffix("[grpc]")).read_bytes() == b"a wheel"
+    assert ("--dralab names another source" in result.stderr) == (not source)
+
+
+@pytest.mark.parametrize("source", ["nowhere.whl", "x'; rm -rf /"])
+def test_a_source_that_is_none_is_refused(tmp_path, monkeypatch, source):
+    monkeypatch.chdir(tmp_path)
+    result = new("lamps.example.com", "--dralab", source)
+    assert result.exit_code == 2
+    assert not (tmp_path / "lamps").exists()

@@ -1,4 +1,4 @@
-"""`dralab man`: a page for each command, which roff reads without complaint."""
+"""`dralab help man`: a page for each command, which roff reads without complaint."""
 
 import re
 import shutil
@@ -38,7 +38,7 @@ def test_every_command_has_a_page(made):
 def test_a_page_has_options_examples_and_where_to_read_on(made):
     page = made["dralab-driver-check"]
     assert page.startswith('.TH "DRALAB-DRIVER-CHECK" "1" "" "dralab ')
-    assert "\n.TP\n\\fB\\-\\-junit FILE\\fR\nWrite JUnit XML to this file.\n" in page
+    assert "\n.TP\n\\fB\\-\\-seed INTEGER\\fR\nThe seed of random choices.  [default: 0]\n" in page
     assert "\n.SH SEE ALSO\n\\fBdralab\\-driver\\fR(1)\n" in page
     assert "\\fBdralab driver check\\fR [OPTIONS]" in page
     assert ".SH EXAMPLES\n.PP\n\\(gadralab driver check" in page
@@ -54,11 +54,11 @@ def test_a_line_of_help_is_never_a_request_of_roff(made):
 
 
 def test_pages_are_written_to_a_directory(tmp_path):
-    done = CliRunner().invoke(main, ["man", str(tmp_path / "man1")])
+    done = CliRunner().invoke(main, ["help", "man", str(tmp_path / "man1")])
     assert done.exit_code == 0
     assert (tmp_path / "man1/dralab-up.1").read_text().startswith(".TH")
     (tmp_path / "file").touch()
-    done = CliRunner().invoke(main, ["man", str(tmp_path / "file/man1")])
+    done = CliRunner().invoke(main, ["help", "man", str(tmp_path / "file/man1")])
     assert done.exit_code == 2
     assert re.search(r"Error: .*/file/man1: Not a directory", done.stderr)
 

@@ -93,7 +93,7 @@ def test_a_question_sends_nothing_but_get_and_list(cluster, requests, question):
 def test_nothing_is_changed_where_no_pod_has_to_move(cluster, requests, pod, code):
     requests.events.clear()
     source = ("--kubeconfig", str(cluster.kubeconfig))
-    found = run("defragment", "--for", f"default/{pod}", "--apply", *source)
+    found = run("plan", "moves", "--for", f"default/{pod}", "--apply", *source)
     assert found.exit_code == code, found.output
     told = "Nothing was changed: no pod is to be moved." if code == 0 else "runs on node-1"
     assert told in found.output

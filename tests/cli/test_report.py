@@ -1,4 +1,4 @@
-"""`dralab report` says what a maintainer asks first, and nothing that is private."""
+"""`dralab help report` says what a maintainer asks first, and nothing that is private."""
 
 import json
 
@@ -10,7 +10,7 @@ from dralab.cli.main import main
 
 
 def run(*arguments, env=None):
-    done = CliRunner().invoke(main, ["report", *arguments], env=env)
+    done = CliRunner().invoke(main, ["help", "report", *arguments], env=env)
     assert done.exit_code == 0, done.output
     return done.stdout
 

@@ -1,4 +1,4 @@
-"""`dralab schema`: what it prints, and that examples name it; the schemas' own tests are beside their readers."""
+"""`dralab help schema`: what it prints, and that examples name it; the schemas' own tests are beside their readers."""
 
 import json
 import re
@@ -20,7 +20,7 @@ CASE = {"name": "c", "claims": [], "classes": [], "slices": [], "node": {}, "exp
 
 @pytest.mark.parametrize("kind", SCHEMAS)
 def test_a_schema_is_printed_as_a_document_of_its_draft(kind):
-    done = CliRunner().invoke(main, ["schema", kind])
+    done = CliRunner().invoke(main, ["help", "schema", kind])
     assert done.exit_code == 0
     printed = json.loads(done.stdout)
     assert printed["$schema"] == "https://json-schema.org/draft/2020-12/schema"
@@ -30,7 +30,7 @@ def test_a_schema_is_printed_as_a_document_of_its_draft(kind):
 
 
 def test_an_unknown_kind_is_refused_with_those_there_are():
-    done = CliRunner().invoke(main, ["schema", "pod"])
+    done = CliRunner().invoke(main, ["help", "schema", "pod"])
     assert done.exit_code == 2
     assert "'scenario', 'campaign', 'dst'" in done.stderr
 

@@ -63,7 +63,7 @@ def snapshot(tmp_path):
 
 def test_a_snapshot_of_a_snapshot_is_the_same_file(snapshot, tmp_path):
     again = tmp_path / "again.snapshot"
-    result = run("snapshot", "-f", snapshot, "-o", again)
+    result = run("snapshot", "-f", snapshot, again)
     assert result.exit_code == 0, result.output
     assert again.read_bytes() == snapshot.read_bytes()
     assert "saved 1 DeviceClass, 1 Node, 2 Pod, 2 ResourceClaim, 1 ResourceSlice (" in result.stderr
@@ -72,14 +72,14 @@ def test_a_snapshot_of_a_snapshot_is_the_same_file(snapshot, tmp_path):
 
 def test_a_file_that_exists_is_not_overwritten(snapshot):
     before = snapshot.read_bytes()
-    result = run("snapshot", "-f", snapshot, "-o", snapshot)
+    result = run("snapshot", "-f", snapshot, snapshot)
     assert result.exit_code == 2
     assert f"Error: {snapshot} already exists; choose another file with -o" in result.stderr
     assert snapshot.read_bytes() == before
 
 
 def test_standard_output_takes_the_file(snapshot):
-    result = run("snapshot", "-f", snapshot, "-o", "-")
+    result = run("snapshot", "-f", snapshot, "-")
     assert result.stdout_bytes == snapshot.read_bytes()
 
 
@@ -92,7 +92,7 @@ def test_without_options_the_cluster_is_kubectls(snapshot, monkeypatch, tmp_path
         "runs", "waits", "held", "node-1",
     }  # fmt: skip
     monkeypatch.setenv("KUBECONFIG", "a:b")
-    result = run("snapshot", "-o", "other")
+    result = run("snapshot", "other")
     assert result.exit_code == 2
     assert "$KUBECONFIG names several files: choose one with --kubeconfig" in result.stderr
 
@@ -102,7 +102,7 @@ def test_questions_are_answered_from_the_file_under_other_names_too(tmp_path):
     whole = tmp_path / "whole.snapshot"
     whole.write_bytes(written([part for item in dump() if (part := kept(item)) is not None]))
     file = tmp_path / "again.snapshot"
-    assert run("snapshot", "-f", whole, "-o", file, "--anonymize").exit_code == 0
+    assert run("snapshot", "-f", whole, file, "--anonymize").exit_code == 0
     result = run("allocate", "-f", file)
     expected = run("allocate", "-f", whole)
     assert (result.exit_code, result.stderr) == (1, "")
@@ -121,7 +121,7 @@ def test_questions_are_answered_from_the_file_under_other_names_too(tmp_path):
 def test_explain_names_the_quota_of_a_snapshot(tmp_path, options, name):
     scenes, path = Path(__file__).parent / "scenes", tmp_path / "a.snapshot"
     files = ("-f", scenes / "fleet.yaml", "-f", scenes / "quota.yaml")
-    assert run("snapshot", *files, "-o", path, *options).exit_code == 0
+    assert run("snapshot", *files, path, *options).exit_code == 0
     assert f"waits: quota {name} allows 2 of gpu" in run("explain", "-f", path).stdout
 
 
@@ -129,7 +129,7 @@ def test_a_page_from_a_snapshot_names_object_and_field(tmp_path):
     source, path = tmp_path / "all.yaml", tmp_path / "a.snapshot"
     objects = flat(gpu_node("a", 2), holder("serve", "a", 0), waiter("train", 2))
     source.write_text(yaml.safe_dump_all(objects))
-    assert run("snapshot", "-f", str(source), "-o", str(path)).exit_code == 0
+    assert run("snapshot", "-f", str(source), str(path)).exit_code == 0
     page = run("explain", "-f", str(path), "train")
     assert page.exit_code == 1, page.output
     assert "ResourceClaim default/train-gpus: spec.devices.requests[0].exactly.count" in page.stdout
@@ -181,7 +181,6 @@ NEWER = b'{"apiVersion":"dralab.dev/v9","kind":"ClusterSnapshot"}'
         ["explain", "-f"],
         ["allocate", "-f"],
         ["snapshot", "-f"],
-        ["schedule", "-f"],
         ["up", "--snapshot"],
         ["simulate", "run"],
     ],
@@ -237,7 +236,7 @@ SCENES = Path(__file__).parent / "scenes"
 def test_volumes_are_judged_from_a_snapshot(scene, anonymize, tmp_path):
     files = ["-f", SCENES / "fleet.yaml", "-f", SCENES / f"{scene}.yaml"]
     file = tmp_path / "volumes.snapshot"
-    made = run("snapshot", *files, "-o", file, *["--anonymize"] * anonymize)
+    made = run("snapshot", *files, file, *["--anonymize"] * anonymize)
     assert made.exit_code == 0, made.output
     assert "PersistentVolumeClaim" in made.stderr
     (told,) = json.loads(run("explain", "-f", file, "-o", "json").stdout)
@@ -269,7 +268,7 @@ def test_a_snapshot_without_the_claims_of_volumes_says_that_they_are_not_judged(
     waits["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
     file = tmp_path / "pods.yaml"
     file.write_text(yaml.safe_dump_all([*small()[:-1], waits]))
-    made = run("snapshot", "-f", file, "-o", tmp_path / "s.snapshot")
+    made = run("snapshot", "-f", file, tmp_path / "s.snapshot")
     assert "no volumes in the input: not judged for 1 waiting pods" in made.stderr
     (told,) = json.loads(run("explain", "-f", tmp_path / "s.snapshot", "-o", "json").stdout)
     assert told["notJudged"] == ["volumes"]

@@ -30,7 +30,7 @@ def test_python_m_takes_no_module_of_the_folder_for_pythons_own(tmp_path):
     for name in ("select", "json", "socket"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('not Python's own')")
     done = subprocess.run(
-        [sys.executable, "-m", "dralab", "dst", "schema"],
+        [sys.executable, "-m", "dralab", "help", "schema", "dst"],
         cwd=tmp_path, capture_output=True, text=True, check=False, timeout=150,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")

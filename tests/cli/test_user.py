@@ -44,7 +44,7 @@ def run(cluster, *args):
 
 def test_a_user_gets_a_kubeconfig_that_works(cluster, tmp_path):
     file = tmp_path / "jane.kubeconfig"
-    result = run(cluster, "jane doe", "--group", "a", "--group", "b", "-o", str(file))
+    result = run(cluster, "jane doe", "--group", "a", "--group", "b", "--write", str(file))
     assert result.exit_code == 0, result.output
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     access = read(file)

@@ -3,7 +3,7 @@
 import yaml
 
 from devicelab import create_all
-from dralab.cli.schedule_server import Server
+from dralab.cli._placing_server import Server
 from dralab.components.simulated import SimulatedCluster
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import PlacedPod

@@ -5,7 +5,7 @@ import pytest
 from devicelab import create_all
 from dralab.api.resource.features import DEFAULT_1_36
 from dralab.api.status import ApiError
-from dralab.cli.schedule_server import Server
+from dralab.cli._placing_server import Server
 from dralab.components.control_plane import SCHEDULER_USER
 from dralab.components.nodes import equip
 from dralab.node.node_spec import NodeSpec
@@ -17,7 +17,7 @@ from guardedlab import Guarded
 
 
 def scheduled(cluster, generation):
-    """Do what `dralab schedule --kubeconfig` does, as the scheduler's user."""
+    """Do what `dralab allocate --apply` does, as the scheduler's user."""
     server = Server(cluster.of(SCHEDULER_USER), GENERATIONS[generation])
     world = GENERATIONS[generation].cluster(server.objects())
     placed = world.place(world.pods()[0])

@@ -5,7 +5,7 @@ import pytest
 from devicelab import DeviceLab, create_all
 from dralab.api.resource.features import DEFAULT_1_36
 from dralab.api.status import ApiError
-from dralab.cli.schedule_server import Server
+from dralab.cli._placing_server import Server
 from dralab.components.nodes import equip
 from dralab.components.simulated import SimulatedCluster
 from dralab.objects.conditions import condition_of
@@ -59,7 +59,7 @@ def pod(lab):
 
 
 def scheduled(lab):
-    """What `dralab schedule --kubeconfig` does."""
+    """What `dralab allocate --apply` does."""
     server = Server(lab.client, GENERATIONS["k8srm"])
     world = GENERATIONS["k8srm"].cluster(server.objects())
     found = pod(lab)
@@ -74,7 +74,7 @@ def test_todays_scheduler_leaves_a_pod_of_k8srm_to_its_own(lab):
     lab.wait(60)
     assert "nodeName" not in pod(lab)["spec"]
     why = condition_of(pod(lab), "PodScheduled")["message"]
-    assert "`dralab schedule --kubeconfig FILE --namespace default p`" in why
+    assert "`dralab allocate --kubeconfig FILE --apply default/p`" in why
     assert scheduled(lab) == "n1"
     lab.wait(5)
     assert pod(lab)["status"]["phase"] == "Running"
@@ -196,7 +196,7 @@ def test_what_a_driver_reports_of_a_claim_stays_as_it_wrote_it(lab):
     )
     server = Server(lab.client, GENERATIONS["k8srm"])
     world = GENERATIONS["k8srm"].cluster(server.objects())
-    # The driver reports after `dralab schedule` has read the claim.
+    # The driver reports after `dralab allocate` has read the claim.
     claim = lab.client.get(DEVICE_CLAIMS, "c", "default")
     wrong = REPORTED | {"deviceIPs": [{"ip": "fd00::1"}]}
     with pytest.raises(ApiError, match=r"deviceIPs\[0\].ip: .*must be deviceIP, which is"):

@@ -1,4 +1,4 @@
-"""`dralab up` with a node, a pod of each generation, `dralab schedule`, and stock kubectl."""
+"""`dralab up` with a node, a pod of each generation, `dralab allocate`, and stock kubectl."""
 
 import os
 import subprocess
@@ -17,12 +17,12 @@ pytestmark = [
         not KUBECTLS, reason="no kubectl on the PATH, and DRALAB_KUBECTL names none"
     ),
 ]
-# generation and profiles → options of `up`, the objects, whether `dralab schedule` places pods.
+# generation and profiles → options of `up`, the objects, whether `dralab allocate` places pods.
 CASES = {
     "k8srm": ([], K8SRM, True),
-    "k8srm alone": (["--profile", "k8srm"], K8SRM, True),
-    "evolution": (["--profile", "evolution"], EVOLUTION, True),
-    "classic": (["--profile", "v1,classic", "--driver", "fake"], CLASSIC, False),
+    "k8srm alone": (["--api", "k8srm"], K8SRM, True),
+    "evolution": (["--api", "evolution"], EVOLUTION, True),
+    "classic": (["--api", "v1,classic", "--driver", "fake"], CLASSIC, False),
     "v1": (["--driver", "gpu"], TODAY, False),
 }
 
@@ -52,7 +52,15 @@ def test_a_pod_runs_and_its_log_can_be_read(case):
         )
         assert applied.stderr == ""
         if schedules:
-            command = [sys.executable, "-m", "dralab", "schedule", "--kubeconfig", lab.kubeconfig]
+            command = [
+                sys.executable,
+                "-m",
+                "dralab",
+                "allocate",
+                "--apply",
+                "--kubeconfig",
+                lab.kubeconfig,
+            ]
             scheduled = ask(*command)
             assert scheduled.returncode == 0, scheduled.stderr
             assert "pod default/p: node node-0" in scheduled.stdout

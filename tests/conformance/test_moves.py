@@ -1,4 +1,4 @@
-"""`dralab defragment` on a cluster that runs: the script with the real kubectl, and --apply."""
+"""`dralab plan moves` on a cluster that runs: the script with the real kubectl, and --apply."""
 
 import os
 import shutil
@@ -97,7 +97,7 @@ class Lab:
 
     def defragment(self, *words):
         config = self.environment["KUBECONFIG"]
-        program = [sys.executable, "-m", "dralab", "defragment", "--kubeconfig", config]
+        program = [sys.executable, "-m", "dralab", "plan", "moves", "--kubeconfig", config]
         return self.run(*program, "--for", "default/train", *words)
 
     def nodes_of(self, app):

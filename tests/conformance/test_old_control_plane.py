@@ -85,14 +85,14 @@ def ends(lab, *namespaces):
 
 
 def test_the_demonstrations_run_with_its_scheduler():
-    with Processes("--profile", "v1,classic", "--without", "scheduler", "--driver", "fake") as lab:
+    with Processes("--api", "v1,classic", "--without", "scheduler", "--driver", "fake") as lab:
         scheduler(lab)
         runs_the_demonstrations(lab)
 
 
 def test_the_demonstrations_run_with_its_scheduler_and_its_controllers():
     # Without today's version, whose objects its controllers would take for those of the group.
-    with Processes("--profile", "classic", "--driver", "fake") as lab:
+    with Processes("--api", "classic", "--driver", "fake") as lab:
         scheduler(lab)
         controllers(lab)
         runs_the_demonstrations(lab)

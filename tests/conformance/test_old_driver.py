@@ -91,7 +91,7 @@ spec: {resourceClassName: classic, allocationMode: Immediate}
 @pytest.fixture
 def lab():
     pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
-    with Processes("--profile", "v1,classic") as running:
+    with Processes("--api", "v1,classic") as running:
         running.node("n1")
         create(running, SHARED)
         config = running.root / "resources.json"

@@ -54,7 +54,7 @@ def test_the_commands_of_a_page_do_what_it_says(name, tmp_path):
     given = arguments(name)
     files, asked = given[:-1], given[-1]
     snapshot = tmp_path / "scene.snapshot"
-    made = CliRunner().invoke(main, ["snapshot", *files, "-o", str(snapshot)])
+    made = CliRunner().invoke(main, ["snapshot", *files, str(snapshot)])
     assert made.exit_code == 0, made.output
     helps = []
     number = 0

@@ -74,8 +74,8 @@ def test_capacity_is_answered_as_by_the_commands(file):
     assert changed.data == printed("what-if", "-f", file, "--add", "n1=2")
     assert changed.nodes == (1, 3)
     assert lab.what_if(add_nodes=2).data == changed.data
-    assert lab.plan(["n1"]).data == printed("plan", "-f", file, "--shapes", "n1")
-    assert lab.defragment("waits").data == printed("defragment", "-f", file, "--for", "waits")
+    assert lab.plan(["n1"]).data == printed("plan", "nodes", "-f", file, "--shapes", "n1")
+    assert lab.defragment("waits").data == printed("plan", "moves", "-f", file, "--for", "waits")
     with pytest.raises(dralab.UnknownObject, match="n9"):
         lab.what_if(remove=["n9"])
     with pytest.raises(dralab.BadInput, match="nothing would change"):

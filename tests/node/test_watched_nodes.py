@@ -172,7 +172,7 @@ def endpoint(lab, root):
 
 def status(root, *more):
     arguments = ["node", "--name", "n1", "--root", str(root), "--server", "http://127.0.0.1:9"]
-    return CliRunner().invoke(main, [*arguments, "--status", *more])
+    return CliRunner().invoke(main, [*arguments, "--drivers", *more])
 
 
 @pytest.mark.usefixtures("endpoint")

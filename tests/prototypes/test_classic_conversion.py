@@ -93,7 +93,7 @@ def test_what_does_not_carry_over_is_named(change, named):
 def test_commands_that_need_devices_point_to_the_translation(tmp_path):
     file = tmp_path / "classic.yaml"
     file.write_text(FILES)
-    refused = CliRunner().invoke(main, ["schedule", "-f", str(file)])
+    refused = CliRunner().invoke(main, ["allocate", "-f", str(file)])
     assert refused.exit_code == 2
     assert "dralab convert --to v1" in refused.output
     done = CliRunner().invoke(main, ["convert", "--to", "v1", str(file)])

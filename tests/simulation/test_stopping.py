@@ -68,14 +68,14 @@ def written(folder):
 
 
 COMMANDS = {
-    "batsim": (["batsim", "--workload", "jobs.json", "--out", "{}/r"], "{}/r_checkpoint"),
-    "swf": (["swf", "--trace", "log.swf", "--out", "{}/r"], "{}/r_checkpoint"),
+    "batsim": (["run", "jobs.json", "--export", "{}/r"], "{}/r_checkpoint"),
+    "swf": (["run", "log.swf", "--export", "{}/r"], "{}/r_checkpoint"),
     "openb": (
-        ["openb", "--nodes", "nodes.csv", "--pods", "pods.csv", "--report", "{}"], "{}/checkpoint",
+        ["run", "nodes.csv", "pods.csv", "--write", "{}"], "{}/checkpoint",
     ),
-    "batch": (["run", "batch.yaml", "--report", "{}"], "{}/checkpoint"),
-    "pods": (["run", "pods.yaml", "--report", "{}"], "{}/checkpoint"),
-    "cluster": (["run", "cluster.yaml", "--report", "{}"], "{}/checkpoint"),
+    "batch": (["run", "batch.yaml", "--write", "{}"], "{}/checkpoint"),
+    "pods": (["run", "pods.yaml", "--write", "{}"], "{}/checkpoint"),
+    "cluster": (["run", "cluster.yaml", "--write", "{}"], "{}/checkpoint"),
 }  # fmt: skip
 
 
@@ -94,23 +94,21 @@ def pressing_before(module, name, monkeypatch, number=signal.SIGINT):
 def test_a_run_stopped_while_its_files_are_read_leaves_a_checkpoint_of_its_beginning(
     files, monkeypatch, number
 ):
-    whole = call("swf", "--trace", "log.swf", "--out", "whole/r")
+    whole = call("run", "log.swf", "--export", "whole/r")
     with monkeypatch.context() as patched:
         pressing_before(runs, "of_swf", patched, number)
-        stopped = call("swf", "--trace", "log.swf", "--out", "parts/r")
+        stopped = call("run", "log.swf", "--export", "parts/r")
     assert stopped.exit_code == 1
     assert "resume with --resume parts/r_checkpoint" in stopped.stderr
-    resumed = call(
-        "swf", "--trace", "log.swf", "--out", "parts/r", "--resume", "parts/r_checkpoint"
-    )
+    resumed = call("run", "log.swf", "--export", "parts/r", "--resume", "parts/r_checkpoint")
     assert resumed.stdout == whole.stdout
     assert written(files / "parts") == written(files / "whole")
 
 
 def test_results_are_written_to_the_end_though_ctrl_c_is_pressed_meanwhile(files, monkeypatch):
-    whole = call("swf", "--trace", "log.swf", "--out", "whole/r")
+    whole = call("run", "log.swf", "--export", "whole/r")
     pressing_before(outputs, "write", monkeypatch)
-    pressed = call("swf", "--trace", "log.swf", "--out", "parts/r")
+    pressed = call("run", "log.swf", "--export", "parts/r")
     assert (pressed.exit_code, pressed.stdout) == (0, whole.stdout)
     assert written(files / "parts") == written(files / "whole")
 
@@ -118,7 +116,7 @@ def test_results_are_written_to_the_end_though_ctrl_c_is_pressed_meanwhile(files
 def test_a_second_ctrl_c_leaves_at_once(files, monkeypatch):
     pressing_before(runs, "of_swf", monkeypatch)
     pressing_before(outputs, "write", monkeypatch)
-    left = call("swf", "--trace", "log.swf", "--out", "parts/r")
+    left = call("run", "log.swf", "--export", "parts/r")
     assert left.exit_code == 1
     assert not (files / "parts").exists()
 
@@ -151,9 +149,9 @@ def test_a_run_that_is_stopped_leaves_what_there_is_and_goes_on_to_the_same_end(
 def test_a_checkpoint_of_another_input_is_refused(files, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(_progress.ProgressWatcher, "stop", lambda _self: True)
-        call("swf", "--trace", "log.swf", "--out", "r")
+        call("run", "log.swf", "--export", "r")
     (files / "log.swf").write_text((files / "log.swf").read_text() + "\n")
-    again = call("swf", "--trace", "log.swf", "--out", "r", "--resume", "r_checkpoint")
+    again = call("run", "log.swf", "--export", "r", "--resume", "r_checkpoint")
     assert again.exit_code == 2
     assert "r_checkpoint: belongs to another scenario, seed or scheduler" in again.stderr
 
@@ -286,10 +284,10 @@ def test_an_event_of_a_machine_that_there_is_not_is_named_with_its_line(files):
         '{"type": "machine_unavailable", "resources": "1", "timestamp": 1}\n'
         '{"type": "machine_unavailable", "resources": "2-9", "timestamp": 2}\n'
     )
-    done = call("batsim", "--workload", "jobs.json", "--events", "events.txt")
+    done = call("run", "jobs.json", "events.txt")
     assert done.exit_code == 2
     assert "events.txt:2: resources: there are 4 machines, no 4-9" in done.stderr
-    done = call("batsim", "--workload", "jobs.json", "--events", "events.txt", "--lenient")
+    done = call("run", "jobs.json", "events.txt", "--lenient")
     assert json.loads(done.stdout)["nb_entries_skipped"] == 1
 
 

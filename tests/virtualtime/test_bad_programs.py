@@ -210,7 +210,7 @@ def test_where_ptrace_is_refused_one_line_says_so(tmp_path):
     report = os.dup(2)
     command = [sys.executable, "-I", str(launch), str(ready), str(report), code.hex(), "0", "0"]
     command += [str(tmp_path)]
-    command += [sys.executable, "-m", "dralab", "clock", "run", "--", "sleep", "1"]
+    command += [sys.executable, "-m", "dralab", "simulate", "program", "--", "sleep", "1"]
     done = subprocess.run(
         command, pass_fds=[ready, report], capture_output=True, text=True, check=False
     )

@@ -7,7 +7,7 @@ from devicelab import create_all
 from dralab.cli import ui
 from dralab.cli._connection import ClusterConnection
 from dralab.cli._inventory import InventorySource
-from dralab.cli.schedule_server import Server
+from dralab.cli._placing_server import Server
 from dralab.components.simulated import SimulatedCluster
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import PlacedPod

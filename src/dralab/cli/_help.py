@@ -25,7 +25,7 @@ SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "Storage": ("store", "etcd-", "durability", "event-ttl"),
     "Addresses and TLS": ("tls", "bind-", "secure-", "accept-hosts", "service-cluster"),
-    "Versions of the API": ("api-versions", "runtime-config", "feature-gates"),
+    "Versions of the API": ("api", "kubernetes-version", "runtime-config", "feature-gates"),
     "Nodes and their network": (
         "node", "image-map", "mount-", "cluster-", "root", "load-balancers", "system-pods",
     ),
@@ -36,9 +36,16 @@ OTHER: Final = "Other options"
 class EverydayCommand(click.Command):
     """A command whose help shows the options named in `everyday`, and all with --help-all."""
 
-    def __init__(self, *arguments: Any, everyday: Sequence[str], **options: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        everyday: Sequence[str],
+        subjects: Mapping[str, tuple[str, ...]] = SUBJECTS,
+        **options: Any,
+    ) -> None:
         super().__init__(*arguments, **options)
         self.everyday = everyday
+        self.subjects = subjects
         self.params.append(
             click.Option(
                 ["--help-all"],
@@ -58,7 +65,7 @@ class EverydayCommand(click.Command):
             if record is None:
                 continue
             is_everyday = _name(each) in self.everyday or _name(each) in {"help", "help-all"}
-            subject = "Options" if is_everyday else _subject(_name(each))
+            subject = "Options" if is_everyday else self._subject(_name(each))
             rows.setdefault(subject, []).append(record)
         everyday = rows.pop("Options")
         if everyday:
@@ -69,10 +76,16 @@ class EverydayCommand(click.Command):
             with formatter.indentation():
                 formatter.write_text(f"{count} more options: {ctx.command_path} --help-all")
             return
-        for subject in (*SUBJECTS, OTHER):
+        for subject in (*self.subjects, OTHER):
             if subject in rows:
                 with formatter.section(subject):
                     formatter.write_dl(rows[subject])
+
+    def _subject(self, name: str) -> str:
+        return next(
+            (subject for subject, starts in self.subjects.items() if name.startswith(starts)),
+            OTHER,
+        )
 
     def _place(self, option: click.Parameter) -> int:
         name = _name(option)
@@ -91,10 +104,3 @@ def _show_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 def _name(option: click.Parameter) -> str:
     return max(option.opts, key=len).lstrip("-") if isinstance(option, click.Option) else ""
-
-
-def _subject(name: str) -> str:
-    return next(
-        (subject for subject, starts in SUBJECTS.items() if name.startswith(starts)),
-        OTHER,
-    )

@@ -7,7 +7,8 @@ the cluster's.
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from dralab.lab.inventory import merged
 from dralab.values.json_types import JsonDict
 
 if TYPE_CHECKING:
+    from dralab.cli._placing_server import Server
     from dralab.prototypes.findings import NormalizedDocument
     from dralab.prototypes.placement import Generation, GenerationCluster
     from dralab.runtime.remote import RemoteClient
@@ -63,13 +65,23 @@ class InventorySource:
         """
         if not self.connection:
             return ""
-        from dralab.cli.schedule_server import chosen_for_scheduling
+        from dralab.cli._placing_server import chosen_for_scheduling
         from dralab.runtime.generations import served
 
         client = self._client()
         try:
             found = served(client)
             return "" if "v1" in found or not found else chosen_for_scheduling(client, readable)
+        finally:
+            client.close()
+
+    def generation_to_place(self) -> str:
+        """Return the generation of a cluster whose pods wait for `dralab allocate --apply`."""
+        from dralab.cli._placing_server import chosen_for_scheduling
+
+        client = self._client()
+        try:
+            return chosen_for_scheduling(client)
         finally:
             client.close()
 
@@ -90,17 +102,33 @@ class InventorySource:
         found: list[JsonDict] = []
         refused: list[NormalizedDocument] = []
         if self.connection:
-            from dralab.cli.schedule_server import Server
-
-            client = self._client()
-            try:
-                server = Server(client, generation)
+            with self.server_of(generation) as server:
                 found, refused = server.objects(), server.refused
-            finally:
-                client.close()
         if self.files:
             found = merged(found, objects_in_files(self.files, generation.name))
         return generation.cluster(found, refused)
+
+    @contextmanager
+    def server_of(self, generation: "Generation") -> "Iterator[Server]":
+        """Give the cluster's objects of one generation, to read and to write."""
+        from dralab.cli._placing_server import Server
+
+        client = self._client()
+        try:
+            yield Server(client, generation)
+        finally:
+            client.close()
+
+    def check_apply(self, output: str) -> None:
+        """Refuse --apply where there is no cluster to change. UsageError."""
+        if not self.connection or self.files:
+            raise click.UsageError(
+                "--apply changes a cluster: name it with --kubeconfig or --server, without files"
+            )
+        if output != "table":
+            raise click.UsageError(
+                f"--apply tells what it does; without it, -o {output} prints a plan"
+            )
 
     def _client(self) -> "RemoteClient":
         from dralab.runtime.remote import RemoteClient

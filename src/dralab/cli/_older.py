@@ -5,7 +5,7 @@ Their pods are placed by their own rules, the first node by name. What the pages
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +16,7 @@ from dralab.cli._inventory import InventorySource
 from dralab.cli._output import echo_json, echo_objects, echo_table
 from dralab.cli._own_generation import found, named, own
 from dralab.cli._terminal import echo
+from dralab.objects.claims import has_device_claims, uses_claims
 from dralab.objects.metadata import full_key, spec_of
 from dralab.prototypes.findings import copied
 from dralab.prototypes.generations import GENERATIONS
@@ -43,7 +44,9 @@ def older_generation(
     """
     files = source.files
     if source.connection and own() is not None:
-        raise click.UsageError("--generation reads files: give them with -f, without --kubeconfig")
+        raise click.UsageError(
+            "your own generation is read from files: give them with -f, without --kubeconfig"
+        )
     if api == "v1":
         return ""
     if files and (api or own() is not None or generations.holds(files, MARKS)):
@@ -79,37 +82,110 @@ def as_today(source: InventorySource, api: str) -> list[JsonDict]:
     from dralab.prototypes.conversion.as_today import as_today as converted
 
     if own() is not None:
-        raise click.UsageError("--generation has no page: convert it with `dralab convert --to v1`")
+        raise click.UsageError(
+            "your own generation has no page: convert it with `dralab convert --to v1`"
+        )
     return converted(generations.objects(source.files, api), api)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenPods:
+    """Which pods are placed: those of some names or of a namespace; without either, all."""
+
+    names: Sequence[str] = ()
+    namespace: str = ""
+    node: str = ""
+
+    def of(self, pods: Iterable[JsonDict], api: str) -> tuple[list[JsonDict], int]:
+        """Return the pods without a node, and how many of today's are left to its scheduler.
+
+        UsageError: a name is none of theirs.
+        """
+        known = {full_key(pod): pod for pod in pods}
+        waiting = [
+            pod
+            for key, pod in known.items()
+            if not spec_of(pod).get("nodeName") and self.namespace in {"", key.namespace}
+        ]
+        if not self.names:
+            # Beside today's pods of k8srm: theirs is another scheduler.
+            mine = [
+                pod
+                for pod in waiting
+                if api != "k8srm" or has_device_claims(pod) or not uses_claims(pod)
+            ]
+            return mine, len(waiting) - len(mine)
+        chosen = []
+        for name in self.names:
+            found = [pod for pod in waiting if name in {str(full_key(pod)), full_key(pod).name}]
+            if not found:
+                raise click.UsageError(
+                    f"no pod {name!r} waits; known pods: {', '.join(map(str, known)) or 'none'}"
+                )
+            chosen += found
+        return chosen, 0
+
+
 def allocate_older(
-    source: InventorySource, api: str, *, node: str, policy: str, output: str
+    source: InventorySource,
+    api: str,
+    chosen: ChosenPods,
+    *,
+    policy: str,
+    output: str,
+    verbose: bool,
+    apply: bool,
 ) -> int:
-    """Place the pods of files and print their devices; return the exit code."""
+    """Place pods of a generation and print their devices; return the exit code.
+
+    With `apply`, the claims' status is written to the cluster and the pods are bound.
+    """
     if policy != "kubernetes":
         raise click.UsageError(f"{api} places pods in its own order: omit --policy {policy}")
-    results = [(placement, why.text) for _, placement, why in _placed(named(api), source, node)]
-    refused = [each for each in results if not isinstance(each[0], PlacedPod)]
+    generation = named(api)
+    if apply:
+        with source.server_of(generation) as server:
+            cluster = generation.cluster(server.objects(), server.refused)
+            pods, others = chosen.of(cluster.pods(), api)
+            results = list(_placed(cluster, pods, chosen.node, every=True, write=server.write))
+    else:
+        cluster = source.cluster_of(generation)
+        pods, others = chosen.of(cluster.pods(), api)
+        results = list(_placed(cluster, pods, chosen.node))
+    refused = [each for each in results if not isinstance(each[1], PlacedPod)]
     if not results:
-        echo("nothing in the input asks for devices", err=True)
+        left = f"; {others} pods with other claims wait for another scheduler" if others else ""
+        echo(f"nothing in the input asks for devices{left}", err=True)
     if output == "table":
-        echo_table([COLUMNS, *(row for placement, _ in results for row in _rows(placement))], gap=3)
+        echo_table([COLUMNS, *(row for _, placed, _ in results for row in _rows(placed))], gap=3)
         if refused:
             echo()
     else:
         claims = [
             claim
-            for placement, _ in results
+            for _, placement, _ in results
             if isinstance(placement, PlacedPod)
             for claim in placement.claims
         ]
         echo_objects(claims, output)
-    for placement, why in refused:
-        echo(f"{_title(placement.pod)}: {why}", err=output != "table")
-    if results:
+    for _, placement, why in refused:
+        echo(f"{_title(placement.pod)}: {why.brief}", err=output != "table")
+    for _, placement, _ in results if verbose else ():
+        for line in _details(placement):
+            echo(f"{_title(placement.pod)}: {line}", err=output != "table")
+    if results and api != "v1":
         echo(FIRST, err=True)
     return 1 if refused else 0
+
+
+def _details(placement: PlacementResult) -> Iterator[str]:
+    """Yield what each container gets, or which expressions fail."""
+    if isinstance(placement, PlacedPod):
+        for name, devices in placement.containers.items():
+            yield f"container {name}: {', '.join(devices) or 'no devices'}"
+        return
+    for failure in placement.failures:
+        yield f"expression {failure.expression!r}: {failure.message} (such devices are skipped)"
 
 
 def explain_older(
@@ -118,7 +194,9 @@ def explain_older(
     """Explain why the pods of files get no devices, or which they get; return the exit code."""
     told: list[dict[str, Any]] = []
     names = []
-    for pod, placement, why in _placed(named(api), source, node):
+    cluster = source.cluster_of(named(api))
+    pods, _ = ChosenPods().of(cluster.pods(), api)
+    for pod, placement, why in _placed(cluster, pods, node):
         key = full_key(pod)
         names.append(str(key))
         if name is not None and name not in {str(key), key.name}:
@@ -136,17 +214,17 @@ def explain_older(
     return 0 if all(each["fits"] for each in told) else 1
 
 
-def why_not(cluster: GenerationCluster, placement: PlacementResult) -> str:
-    """Return the explanation of why a pod has no node; empty if it has one."""
-    return _reason(cluster, placement).text
-
-
 @dataclass(frozen=True, slots=True)
 class _Reason:
     """Why a pod has no node: as text, and as `explain -o json` prints it."""
 
     text: str = ""
     facts: JsonDict = field(default_factory=dict)
+
+    @property
+    def brief(self) -> str:
+        """The reason in one line."""
+        return str(self.facts.get("reason", self.text))
 
 
 def _reason(cluster: GenerationCluster, placement: PlacementResult) -> _Reason:
@@ -184,21 +262,25 @@ def _diagnosis(cluster: GenerationCluster, placement: PlacementResult) -> "Diagn
 
 
 def _placed(
-    generation: Any, source: InventorySource, node: str
+    cluster: GenerationCluster,
+    pods: Iterable[JsonDict],
+    node: str,
+    *,
+    every: bool = False,
+    write: Callable[[PlacedPod], None] | None = None,
 ) -> Iterator[tuple[JsonDict, PlacementResult, _Reason]]:
-    """Place every pod without a node that asks for devices, one after the other."""
-    cluster = source.cluster_of(generation)
-    for pod in cluster.pods():
-        if spec_of(pod).get("nodeName"):
-            continue
+    """Place pods one after the other; yield those that ask for devices, or every one."""
+    for pod in pods:
         asked: JsonDict = copied(pod)
         if node:
             asked["spec"]["nodeName"] = node
         placement = cluster.place(asked)
         if isinstance(placement, PlacedPod):
-            if not placement.claims:
-                continue
             cluster.apply(placement)
+            if write is not None:
+                write(placement)
+            if not placement.claims and not every:
+                continue
         yield pod, placement, _reason(cluster, placement)
 
 
@@ -212,7 +294,7 @@ def _rows(placement: PlacementResult) -> Iterator[tuple[str, ...]]:
         yield (*start, each.claim, placement.node, *told)
     if not placement.devices:
         shared = ", ".join(claim["metadata"]["name"] for claim in placement.claims)
-        yield (*start, shared, placement.node, "(allocated)", "-", "-", "-")
+        yield (*start, shared or "-", placement.node, "(allocated)" if shared else "-", *"---")
 
 
 def _told(placement: PlacementResult, why: _Reason) -> dict[str, Any]:

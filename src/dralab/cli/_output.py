@@ -3,8 +3,10 @@
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
+import click
 import orjson
 import yaml
 
@@ -20,6 +22,23 @@ MOST_PROBLEMS: Final = 100
 def formats(*names: str) -> Any:
     """Declare the option `-o`; the first format is the default."""
     return opt("Output format.", names, flags="-o --output", default=names[0])
+
+
+def places(paths: Iterable[Path], *endings: str) -> dict[str, Path]:
+    """Return the paths of --write by their endings; "" is that of a directory. BadParameter."""
+    found: dict[str, Path] = {}
+    for path in paths:
+        ending = path.suffix if path.suffix in endings else ""
+        if ending not in endings:
+            raise click.BadParameter(
+                f"{path} does not end in {' or '.join(endings)}", param_hint="--write"
+            )
+        if ending in found:
+            raise click.BadParameter(
+                f"{path} and {found[ending]}: give one of them", param_hint="--write"
+            )
+        found[ending] = path
+    return found
 
 
 def echo_json(value: object) -> None:

@@ -1,19 +1,21 @@
-"""`--generation`: run commands with a device API that the user wrote.
+"""`--api`: the generation of the device API that a command reads, one that the user wrote too.
 
-The file is Python and runs with the user's rights, so nothing but this option names one: never an
-input file, and never the directory that a command runs in.
+Such a file is Python and runs with the user's rights, so nothing but this option, or `--to`, names
+one: never an input file, and never the directory that a command runs in.
 """
 
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
+from dralab.cli._options import opt
 from dralab.cli.errors import UnusableInput
 from dralab.files.reading import read
 from dralab.prototypes.generations import GENERATIONS, detected
@@ -21,24 +23,25 @@ from dralab.prototypes.placement import Generation
 
 GROUP: Final = "dralab.generations"
 KEPT: Final = "dralab.generation"
-Command = TypeVar("Command", bound=Callable[..., Any])
+OWN: Final = f"your own: a Python FILE, which is run, or the NAME of an installed one ({GROUP})"
 
 
-def generation_option(function: Command) -> Command:
-    """Add `--generation`; the generation is for `named`, `found` and `own`, not for an argument."""
-    return click.option(
-        "--generation",
-        metavar="FILE.py|NAME",
-        expose_value=False,
-        is_eager=True,
-        callback=_load,
-        help="Read the input as your own device API: a Python file, which is run, or the name of "
-        f"one that an installed package offers ({GROUP}).",
-    )(function)
+def api_option(names: Sequence[str]) -> Any:
+    """Declare `--api`: one of `names`, or the user's own generation.
+
+    Their own one is for `named`, `found` and `own`; the parameter gets None, so that the input
+    decides which of its documents are of which generation.
+    """
+    return opt(
+        f"The API generation of the input: {', '.join(names)}, or {OWN}.  [default: detected]",
+        flags="--api",
+        metavar="API",
+        callback=partial(_chosen, names),
+    )
 
 
 def own() -> Generation | None:
-    """Return the generation of `--generation`, if the command has one."""
+    """Return the user's own generation, if an option of the command names one."""
     context = click.get_current_context(silent=True)
     found: Generation | None = context.meta.get(KEPT) if context else None
     return found
@@ -62,12 +65,22 @@ def found(items: Iterable[Any]) -> set[str]:
     return names
 
 
-def _load(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is None:
-        return
+def _chosen(
+    names: Sequence[str], context: click.Context, option: click.Parameter, value: str | None
+) -> str | None:
+    if value is None or value in names:
+        return value
+    if value in GENERATIONS:
+        raise click.BadParameter(f"{value!r} is not one of {', '.join(names)}", context, option)
+    load(context, value)
+    return None
+
+
+def load(context: click.Context, value: str) -> Generation:
+    """Return the generation of a file, or of an installed package, and keep it as `own`."""
     kind = _from_file(Path(value)) if value.endswith(".py") else _from_package(value)
     try:
-        made = kind()
+        made: Any = kind()
     except Exception as error:
         raise UnusableInput(f"{value}: {kind.__name__}() fails: {_told(error)}") from error
     for field in ("name", "api_version"):
@@ -77,7 +90,12 @@ def _load(context: click.Context, _: click.Parameter, value: str | None) -> None
         raise UnusableInput(
             f'{value}: "{made.name}" is the name of a built-in generation: choose another'
         )
-    context.meta[KEPT] = made
+    other = context.meta.get(KEPT)
+    if other is not None and other.name != made.name:
+        raise click.UsageError(f"{value}: use one generation of your own, not {other.name} too")
+    generation: Generation = made
+    context.meta[KEPT] = generation
+    return generation
 
 
 def _from_file(path: Path) -> type[Any]:
@@ -117,7 +135,7 @@ def _from_package(name: str) -> type[Any]:
 
     points = {point.name: point for point in entry_points(group=GROUP)}
     if name not in points:
-        known = ", ".join(sorted(points)) or "none"
+        known = ", ".join([*GENERATIONS, *sorted(points)])
         raise UnusableInput(
             f"no installed package offers a generation {name!r}; known: {known}. "
             "A file must end in .py"

@@ -1,18 +1,14 @@
-"""Shared by the commands that simulate: options, bad input, and resuming."""
+"""Shared by the commands that simulate: bad input, progress, and resuming."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from dralab.cli._options import FILE, FOLDER, opt
 from dralab.cli._progress import watching
 from dralab.cli._terminal import echo
 from dralab.scenarios.errors import InputError, InputProblems
 
-REPORT = opt("Write tables and an HTML report to this directory.", FOLDER)
-LENIENT = opt("Skip invalid entries and report how many.")
-RESUME = opt("Resume a stopped run from its checkpoint.", FILE)
 Answer = TypeVar("Answer")
 Answer_co = TypeVar("Answer_co", covariant=True)
 

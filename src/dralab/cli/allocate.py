@@ -10,10 +10,11 @@ import click
 from dralab.allocation.policy.policies import POLICIES, Policy
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
-from dralab.cli._older import allocate_older, nothing_asked, older_generation
-from dralab.cli._options import opt, options
+from dralab.cli._k8srm_stages import allocate_stages, are_stages
+from dralab.cli._older import ChosenPods, allocate_older, nothing_asked, older_generation
+from dralab.cli._options import arg, opt, options
 from dralab.cli._output import chosen_by, echo_objects, echo_table, formats
-from dralab.cli._own_generation import generation_option
+from dralab.cli._own_generation import api_option
 from dralab.cli._terminal import echo
 from dralab.cli.generations import API_NAMES
 from dralab.explanation.answers import placed_on
@@ -45,47 +46,79 @@ class UnplacedItem:
   dralab allocate -f cluster.yaml --policy optimal
   cat *.yaml | dralab allocate -f -
   dralab allocate --kubeconfig ~/.kube/config -f new-pods.yaml
+  dralab allocate --kubeconfig config --apply ml/train         (of k8srm or dra-evolution)
 """
 )
 @inventory_options
-@generation_option
 @options
 def allocate(
     *,
     source: InventorySource,
-    api: str | None = opt("The API generation of the input; default: detected.", API_NAMES),
+    names: tuple[str, ...] = arg(metavar="[POD]..."),
+    api: str | None = api_option(API_NAMES),
     node: str = opt("Allocate only on this node.", metavar="NODE", default=""),
+    namespace: str = opt(
+        "Only pods and claims of this namespace.", flags="-n --namespace", default=""
+    ),
     policy: str = opt(
         "How to choose among the possible allocations: as Kubernetes does, or by another goal; "
         f"{OPTIMAL} serves as many pods and claims as possible.",
         [*POLICIES, OPTIMAL],
         default=KUBERNETES,
     ),
+    apply: bool = opt(
+        "Write the claims' status to the cluster and bind the pods, as a scheduler does."
+    ),
+    verbose: bool = opt(
+        "Of older generations, say also what each container gets; of k8srm's stages K0 and K1, "
+        "show every node and all amounts.",
+        flags="-v --verbose",
+    ),
     output: str = formats("table", "json", "yaml"),
 ) -> None:
-    """Allocate devices to every claim without an allocation.
+    """Place the named pods, or all pods and claims that wait: which node and devices each gets.
 
-    Nothing is written: it prints what it would allocate. Files beside a cluster count as applied to
-    it. Pods come first, in the order of the input, those of a cluster by priority and age as in
-    kube-scheduler's queue, with their claims, claim templates and extended resources. Deployments,
-    Jobs and other workloads count as the pods that they create. Claims that no pod uses come last.
-    Allocated claims keep their devices. With -o json or yaml, the claims are printed with their
-    status.allocation. Pods of k8srm, dra-evolution and --generation are placed by the rules of
-    their API. Exit code 0: everything is allocated; 1: something cannot be allocated, and the
-    reason is printed; 2: bad input, with every mistake listed.
+    Nothing is written without --apply. Files beside a cluster count as applied to it. Pods come
+    first, in the order of the input, those of a cluster by priority and age as in kube-scheduler's
+    queue, with their claims, claim templates and extended resources. Deployments, Jobs and other
+    workloads count as the pods that they create. Claims that no pod uses come last. Allocated
+    claims keep their devices. With -o json or yaml, the claims are printed with their
+    status.allocation.
+
+    Pods of k8srm, dra-evolution and your own generation are placed by the rules of their API.
+    --apply writes theirs, unless --api says v1 or the cluster has no other: today's pods have a
+    scheduler that runs.
+
+    Exit code 0: everything is allocated; 1: something cannot be allocated, and the reason is
+    printed; 2: bad input, with every mistake listed.
     """
     if policy == OPTIMAL:
         require("optimal", f"--policy {OPTIMAL}")
-        if node:
-            raise click.UsageError(f"--policy {OPTIMAL} places on all nodes: omit --node")
-    if older := older_generation(source, api):
-        sys.exit(allocate_older(source, older, node=node, policy=policy, output=output))
+        if node or names or namespace:
+            raise click.UsageError(
+                f"--policy {OPTIMAL} places everything on all nodes: omit POD, --namespace, --node"
+            )
+    if are_stages(source.files):
+        sys.exit(allocate_stages(source.files, verbose=verbose))
+    if apply:
+        source.check_apply(output)
+        older = api or source.generation_to_place()
+    else:
+        older = older_generation(source, api)
+    if older:
+        chosen = ChosenPods(names=names, namespace=namespace, node=node)
+        sys.exit(
+            allocate_older(
+                source, older, chosen, policy=policy, output=output, verbose=verbose, apply=apply
+            )
+        )
     cluster = objects.snapshot(source)
     objects.check_node(cluster, node)
     if policy == OPTIMAL:
         results = _best(cluster)
     else:
-        results = list(_placed(cluster, node, POLICIES[policy]))
+        asked = _asked(cluster, names, namespace)
+        results = list(_placed(cluster, asked, node, POLICIES[policy]))
     if not results:
         nothing_asked(source)
     if output == "table":
@@ -97,9 +130,19 @@ def allocate(
     sys.exit(1 if any(isinstance(each, UnplacedItem) for each in results) else 0)
 
 
-def _placed(cluster: Snapshot, node: str, policy: Policy | None) -> Iterator[Placed | UnplacedItem]:
-    """Place everything that waits, in its order; yield what wants devices."""
-    for each in cluster.pending(every=True):
+def _asked(cluster: Snapshot, names: Sequence[str], namespace: str) -> list[Pending]:
+    """Return what is to be placed: what has one of the names, or all that waits. UsageError."""
+    pending: Sequence[Pending] = cluster.pending(every=True)
+    if names:
+        pending = [each for name in names for each in objects.named(pending, name)]
+    return [each for each in pending if namespace in {"", each.namespace}]
+
+
+def _placed(
+    cluster: Snapshot, asked: Sequence[Pending], node: str, policy: Policy | None
+) -> Iterator[Placed | UnplacedItem]:
+    """Place what is asked for, in its order; yield what wants devices."""
+    for each in asked:
         if not each.wants_devices:
             placed_on(cluster, each, node)
             continue

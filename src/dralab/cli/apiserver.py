@@ -83,9 +83,8 @@ def serve(
         default="fsync",
     ),
     kubernetes_version: str = opt(
-        "The release of Kubernetes to be, 1.32 to 1.37: its API versions, kinds, "
-        "fields and feature gates.  [default: 1.36, with what 1.37 added where a gate or "
-        "--runtime-config asks for it]",
+        "The release of Kubernetes to serve, 1.32 to 1.37.  [default: 1.36, and of 1.37 what a "
+        "gate or --runtime-config asks for]",
         flags="--kubernetes-version --emulated-version",
         metavar="1.NN",
         default="",
@@ -97,8 +96,8 @@ def serve(
         default="",
     ),
     tls: bool = opt(
-        "--tls serves HTTPS with a private CA and requires a token. --plain serves "
-        "HTTP without authentication, on loopback only, and not with --runtime process.",
+        "HTTPS with a private CA, and a token; or HTTP without authentication, on loopback only, "
+        "and not with --runtime process.",
         flags="--tls/--plain",
         default=True,
     ),
@@ -229,7 +228,7 @@ def serve(
 
 
 EVERYDAY = (
-    "listen", "kubeconfig", "data", "tls", "kubernetes-version", "feature-gates", "store",
+    "listen", "kubeconfig", "data", "tls", "kubernetes-version", "store",
     "authorization-mode", "token-file",
 )  # fmt: skip
 

@@ -11,9 +11,9 @@ import click
 from dralab.cli import generations
 from dralab.cli._options import FILE, arg, opt, options
 from dralab.cli._output import echo_json, echo_table, formats
-from dralab.cli._own_generation import generation_option, named
+from dralab.cli._own_generation import api_option, named
 from dralab.cli._terminal import echo
-from dralab.cli.convert import WRITERS, check_target, scene_of, written
+from dralab.cli.convert import WRITERS, scene_of, target_of, written
 from dralab.cli.errors import UnusableInput
 from dralab.objects.metadata import full_key
 from dralab.prototypes.conversion.neutral import Note
@@ -41,27 +41,29 @@ class PodAnswer:
 
 \b
   dralab compare old.yaml today.yaml            (two generations, one file each or mixed)
-  dralab compare -f k8srm/ --with v1            (convert, then compare)
-  dralab compare -f k8srm/ --with v1 --with evolution --score --times 20 --picture score.svg
+  dralab compare -f k8srm/ --to v1            (convert, then compare)
+  dralab compare -f k8srm/ --to v1 --to evolution --score --times 20 --write score.svg
 """
 )
 @generations.files_option
-@generation_option
 @options
 def compare(
     *,
     files: tuple[str, ...],
+    api: str | None = api_option(generations.READABLE),
     more: tuple[str, ...] = arg(metavar="[FILE]..."),
     others: tuple[str, ...] = opt(
         "Convert the input to this generation and compare with it. May be repeated.",
-        flags="--with",
-        metavar=f"{'|'.join(WRITERS)}|NAME",
+        flags="--to",
+        metavar=f"{'|'.join(WRITERS)}|FILE.py|NAME",
     ),
     score: bool = opt("Print numbers of each generation instead; one generation is enough."),
     times: int = opt(
         "With --score: the load has each pod of the input so often.", least=1, most=1_000, default=1
     ),
-    picture: Path | None = opt("With --score: draw the numbers into this SVG file.", FILE),
+    picture: Path | None = opt(
+        "With --score: draw the numbers into this SVG file.", FILE, flags="--write"
+    ),
     output: str = formats("table", "json"),
 ) -> None:
     r"""Schedule the same pods in several API generations and compare their devices.
@@ -87,12 +89,12 @@ def compare(
     if not names:
         raise click.UsageError("nothing to compare: give files")
     if not score and (times > 1 or picture is not None):
-        raise click.UsageError("--times and --picture need --score")
-    inputs = _inputs(names)
+        raise click.UsageError("--times and --write need --score")
+    inputs = _inputs(names, api)
     lost = _converted(inputs, others)
     if len(inputs) < 2 and not score:
         read = ", ".join(sorted(inputs)) or "none"
-        raise click.UsageError(f"need input of two generations, found {read}; or add --with")
+        raise click.UsageError(f"need input of two generations, found {read}; or add --to")
     if score:
         scores = {
             name: score_of(named(name).cluster(repeated(objects, times)))
@@ -109,12 +111,12 @@ def compare(
     sys.exit(0 if same else 1)
 
 
-def _inputs(names: Sequence[str]) -> dict[str, list[JsonDict]]:
+def _inputs(names: Sequence[str], given: str | None) -> dict[str, list[JsonDict]]:
     """Return the objects of each generation; a file belongs to the one it names."""
     found: dict[str, list[JsonDict]] = {}
     for name in names:
         api = generations.chosen(
-            (item for _, item, _ in generations.raw([name])), None, readable=generations.READABLE
+            (item for _, item, _ in generations.raw([name])), given, readable=generations.READABLE
         )
         found.setdefault(api, []).extend(generations.objects([name], api))
     return found
@@ -124,15 +126,15 @@ def _converted(inputs: dict[str, list[JsonDict]], targets: Sequence[str]) -> lis
     """Add the input in other generations; return what is lost on the way."""
     if not targets:
         return []
+    targets = [target_of(each) for each in targets]
     read = ", ".join(sorted(inputs))
     if len(inputs) != 1 or set(targets) & set(inputs):
         raise click.UsageError(
-            f"--with {targets[0]} needs input of exactly one other generation, not {read}"
+            f"--to {targets[0]} needs input of exactly one other generation, not {read}"
         )
     [(source, objects)] = inputs.items()
     lost: list[Note] = []
     for target in targets:
-        check_target(target)
         scene = scene_of(objects, source)
         inputs[target] = _normalized(written(scene, target), target)
         lost += [note for note in scene.notes if note.level == "lost"]

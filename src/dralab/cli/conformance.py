@@ -45,6 +45,7 @@ def allocator(
     results: Path | None = opt(
         'Write a JSON line {"name", "results", "error"} for each case to this file.',
         click.Path(dir_okay=False, writable=True, path_type=Path),
+        flags="--write",
     ),
     verbose: bool = VERBOSE,
 ) -> None:

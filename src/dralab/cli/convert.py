@@ -14,7 +14,7 @@ from dralab.cli import generations
 from dralab.cli._components import release_of
 from dralab.cli._options import arg, opt, options
 from dralab.cli._output import echo_objects, formats
-from dralab.cli._own_generation import generation_option, own
+from dralab.cli._own_generation import api_option, load, own
 from dralab.cli._terminal import echo
 from dralab.prototypes import own_conversion
 from dralab.prototypes.conversion import reading
@@ -35,16 +35,15 @@ WRITERS: Mapping[str, Callable[[Scene], SceneWriter]] = {
 
 @click.command(epilog="Example: dralab convert --to v1 -f k8srm-manifests/ > today.yaml")
 @generations.files_option
-@generation_option
 @options
 def convert(
     *,
     files: tuple[str, ...],
     more: tuple[str, ...] = arg(metavar="[FILE]..."),
     target: str = opt(
-        "The API generation to write, or a version of today's; NAME is that of --generation.",
+        "The API generation to write, or a version of today's.",
         flags="--to",
-        metavar=f"{'|'.join([*WRITERS, *VERSIONS[1:]])}|NAME",
+        metavar=f"{'|'.join([*WRITERS, *VERSIONS[1:]])}|FILE.py|NAME",
         default="",
     ),
     kubernetes_version: str = opt(
@@ -53,11 +52,7 @@ def convert(
         metavar="1.NN",
         default="",
     ),
-    source: str | None = opt(
-        "The API generation of the input; default: detected.",
-        flags="--from",
-        metavar=f"{'|'.join(generations.READABLE)}|NAME",
-    ),
+    source: str | None = api_option(generations.READABLE),
     output: str = formats("yaml", "json"),
 ) -> None:
     """Convert classes, claims, pools and pods to another API generation or version.
@@ -73,13 +68,9 @@ def convert(
     version = target if target in VERSIONS else ""
     if version or not target:
         target = "v1"
-    check_target(target)
+    target = target_of(target)
     if kubernetes_version and target != "v1":
         raise click.UsageError(f"--kubernetes-version is for resource.k8s.io, not for {target}")
-    if source is not None and source not in {*generations.READABLE, *_own_name()}:
-        raise click.UsageError(
-            f"--from {source} is not one of {', '.join([*generations.READABLE, *_own_name()])}"
-        )
     items = [item for _, item, _ in generations.raw(names)]
     source = generations.chosen(items, source, readable=generations.READABLE)
     written_so = {item.get("apiVersion") for item in items} <= {f"{GROUP}/{version}", "v1"}
@@ -112,31 +103,28 @@ def _write_versions(items: Sequence[JsonDict], version: str, release: str, outpu
         raise click.exceptions.Exit(1)
 
 
-def check_target(target: str) -> None:
-    """Raise UsageError for a generation without a writer."""
-    mine = own()
+def target_of(target: str) -> str:
+    """Return the name of the generation to write. UsageError for one without a writer."""
     if target in WRITERS:
-        return
+        return target
+    if target in generations.READABLE:
+        raise click.BadParameter(f"{target!r} cannot be written", param_hint="--to")
+    mine = own()
     if mine is None or target != mine.name:
-        known = ", ".join([*WRITERS, *_own_name()])
-        raise click.UsageError(f"{target!r} is not one of {known}")
+        mine = load(click.get_current_context(), target)
     if not getattr(mine, "writes", False):
         raise click.UsageError(
-            f"{target} cannot be written: its class does not define write(scene)"
+            f"{mine.name} cannot be written: its class does not define write(scene)"
         )
-
-
-def _own_name() -> list[str]:
-    mine = own()
-    return [] if mine is None else [mine.name]
+    return mine.name
 
 
 def written(scene: Scene, target: str) -> list[JsonDict]:
-    """Return the objects of a scene in a generation that `check_target` lets pass."""
+    """Return the objects of a scene in a generation that `target_of` returns."""
     if target in WRITERS:
         return WRITERS[target](scene).objects()
     mine = own()
-    assert isinstance(mine, OwnGeneration)  # noqa: S101 - as `check_target` saw
+    assert isinstance(mine, OwnGeneration)  # noqa: S101 - as `target_of` saw
     return list(mine.write(scene))
 
 

@@ -16,7 +16,7 @@ import click
 
 from dralab.cli._connection import ClusterConnection, optional_cluster
 from dralab.cli._options import FILE, FOLDER, arg, opt, options
-from dralab.cli._output import echo_json, echo_table, formats
+from dralab.cli._output import echo_json, echo_table, formats, places
 from dralab.cli._terminal import echo, echo_json_text
 from dralab.cli.errors import UnusableInput, refusing
 from dralab.files.reading import read
@@ -81,12 +81,14 @@ def check(
         flags="--cdi-root",
     ),
     node: str = opt("With a socket: the driver's node.", default=""),
-    junit: Path | None = opt("Write JUnit XML to this file.", FILE),
-    markdown: Path | None = opt("Write a page in markdown to this file.", FILE),
-    json_file: Path | None = opt("Write the report as JSON to this file.", FILE, flags="--json"),
-    badge: Path | None = opt("Write an SVG badge to this file.", FILE),
+    write: tuple[Path, ...] = opt(
+        "Write the report to this file, by its ending: .json, .xml (JUnit), .md (a page) or .svg "
+        "(a badge). May be repeated.",
+        FILE,
+        metavar="FILE",
+    ),
     strict: bool = opt("Exit with code 1 if a SHOULD is not kept, too."),
-    lanes: int = opt(
+    workers: int = opt(
         "How many instances of the driver are checked side by side.", least=1, most=32, default=6
     ),
     seed: int = opt("The seed of random choices.", default=0),
@@ -128,6 +130,7 @@ def check(
     from dralab.drivercheck.targets import SocketTarget, TargetError
 
     require("grpc", "dralab driver check")
+    targets = places(write, *reports.WRITERS)
     if bool(target) == bool(chart):
         raise click.UsageError(
             "Missing argument 'TARGET': a command, module:Class or socket; --chart takes its place."
@@ -150,7 +153,7 @@ def check(
         own = _command(target, variables)
         make = partial(Bench, own, **options)
     else:
-        lanes = 1
+        workers = 1
         make = partial(Bench, SocketTarget(where.socket), surroundings=where, **options)
 
     def tell(result: "CheckResult") -> None:
@@ -161,20 +164,13 @@ def check(
     # Drivers are in sessions of their own: who ends the command ends them, too.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        report = Runner(make, chosen, lanes=lanes, on_result=tell).run()
+        report = Runner(make, chosen, lanes=workers, on_result=tell).run()
     except TargetError as error:
         raise UnusableInput(str(error)) from error
     finally:
         signal.signal(signal.SIGTERM, before)
-    for path, text in (
-        (junit, reports.as_junit(report)),
-        (markdown, reports.as_markdown(report)),
-        (badge, reports.as_badge(report)),
-    ):
-        if path is not None:
-            path.write_text(text, encoding="utf-8")
-    if json_file is not None:
-        json_file.write_bytes(reports.as_json(report))
+    for ending, path in targets.items():
+        path.write_bytes(reports.WRITERS[ending](report))
     _print(report, output)
     failed = not report.conformant or (strict and any(map(_unkept, report.results)))
     sys.exit(1 if failed else 0)

@@ -105,7 +105,7 @@ NODE = opt("The node of the plugin.", envvar="NODE_NAME")
 
 @click.group("classic")
 def group() -> None:
-    """Run the fake driver of classic DRA, for `dralab up --profile v1,classic`.
+    """Run the fake driver of classic DRA, for `dralab up --api v1,classic`.
 
     Example: `dralab driver classic controller --kubeconfig lab.kubeconfig`
     """

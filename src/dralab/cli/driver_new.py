@@ -3,6 +3,7 @@
 import keyword
 import re
 from pathlib import Path
+from shutil import copyfile
 from typing import Final
 
 import click
@@ -12,6 +13,7 @@ from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.values.names import subdomain_problems
 
+WHEELS: Final = "wheels"
 LONGEST_NAME: Final = 63  # resource.k8s.io: names of drivers
 
 CODE: Final = '''"""The driver {driver}."""
@@ -119,14 +121,14 @@ jobs:
     - uses: actions/checkout@v4
     - uses: actions/setup-python@v5
       with: {{python-version: "3.12"}}
-    - run: pip install pytest 'dralab[grpc]'
+    - run: pip install pytest '{source}'
     - run: python -m pytest
 """
 PROJECT: Final = """[project]
 name = "{folder}"
 version = "0.1.0"
 requires-python = ">=3.11"
-dependencies = ["dralab[grpc]"]
+dependencies = ["{requirement}"]
 
 [tool.pytest.ini_options]
 pythonpath = ["."]
@@ -158,7 +160,13 @@ def new(
     *,
     name: str = arg(),
     directory: Path | None = opt(
-        "Where to write it.  [default: the first part of the name]", FOLDER
+        "Write to this directory.  [default: the first part of the name]", FOLDER, flags="--write"
+    ),
+    dralab: str = opt(
+        "Where CI installs dralab from: a wheel, which is copied into the project, a directory, or "
+        "a URL such as git+https://…  [default: the package index]",
+        metavar="PATH|URL",
+        default="",
     ),
 ) -> None:
     """Write a small driver project: code, a test, a manifest and a CI file.
@@ -186,8 +194,13 @@ def new(
         "prefix": module.upper(),
     }
     root = directory or Path(folder)
+    wheel = Path(dralab) if dralab.endswith(".whl") and "://" not in dralab else None
+    words |= _sources(dralab, wheel)
     try:
         root.mkdir(parents=True)
+        if wheel is not None:
+            (root / WHEELS).mkdir()
+            copyfile(wheel, root / WHEELS / wheel.name)
         for path, text in (
             (f"{module}.py", CODE),
             (f"tests/test_{module}.py", TEST),
@@ -200,7 +213,21 @@ def new(
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text.format(**words), encoding="utf-8")
     except FileExistsError as error:
-        raise UnusableInput(f"{root} exists: choose another --directory") from error
+        raise UnusableInput(f"{root} exists: choose another --write") from error
     except OSError as error:
         raise UnusableInput(f"cannot write {root}: {error.strerror or error}") from error
     echo(f"wrote {root}/; next: cd {root} && python -m pytest", err=True)
+    if not dralab:
+        echo("CI installs dralab from the package index: --dralab names another source", err=True)
+
+
+def _sources(dralab: str, wheel: Path | None) -> dict[str, str]:
+    """Return what pip installs in CI, and what the project requires. BadParameter."""
+    if not re.fullmatch(r"[\w.+:/@%#=&?~-]*", dralab):
+        raise click.BadParameter(f"{dralab!r} is not a path or URL", param_hint="--dralab")
+    if "://" in dralab:
+        return dict.fromkeys(("source", "requirement"), f"dralab[grpc] @ {dralab}")
+    if dralab and not Path(dralab).exists():
+        raise click.BadParameter(f"{dralab} does not exist", param_hint="--dralab")
+    place = f"./{WHEELS}/{wheel.name}" if wheel is not None else dralab and Path(dralab).absolute()
+    return {"source": f"{place or 'dralab'}[grpc]", "requirement": "dralab[grpc]"}

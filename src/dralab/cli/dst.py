@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dralab.cli._options import FILE, FOLDER, arg, opt, options
-from dralab.cli._output import echo_json, echo_table, formats
+from dralab.cli._options import ANY_PATH, FILE, arg, opt, options
+from dralab.cli._output import echo_json, echo_table, formats, places
 from dralab.cli._progress import keeping_results, watching
 from dralab.cli._runs import bad_input
 from dralab.cli._terminal import echo
@@ -37,13 +37,16 @@ def run(
     *,
     scenario: Path = arg(FILE),
     seeds: int = opt("Number of trials.", least=1, default=100),
-    first: int = opt("The first seed.", least=0, show_default=False, default=0),
-    jobs: int = opt("Processes that run trials.", flags="-j --jobs", least=1, most=64, default=1),
+    seed: int = opt(
+        "The seed of the first trial; each next one has the next seed.", least=0, default=0
+    ),
+    workers: int = opt("Processes that run trials.", least=1, most=64, default=1),
     fail_fast: bool = opt("Stop at the first failure."),
-    junit: Path | None = opt("Write a JUnit report to this file.", FILE),
-    out: Path | None = opt(
-        "Write replay files and timelines of failures, coverage and corpus to this directory.",
-        FOLDER,
+    write: tuple[Path, ...] = opt(
+        "Write replay files and timelines of failures, coverage and corpus to a directory, or a "
+        "JUnit report to an .xml file. May be repeated.",
+        ANY_PATH,
+        metavar="DIR|FILE.xml",
     ),
     coverage: bool = opt("Print which faults happened where."),
     output: str = formats("text", "json"),
@@ -53,21 +56,23 @@ def run(
     For each different failure: the shortest schedule that still fails, and a timeline. Exit code
     0: all seeds pass; 1: some fail; 2: the scenario cannot be used, or fails without faults.
 
-    Example: `dralab dst run scenario.yaml --seeds 1000 -j 2 --junit report.xml`
+    Example: `dralab dst run scenario.yaml --seeds 1000 --workers 2 --write report.xml`
     """
     from dralab.testing import replays
     from dralab.testing.search import search
 
+    targets = places(write, "", ".xml")
     loaded, expected = _prepared(scenario)
+    out, junit = targets.get(""), targets.get(".xml")
     _check_writable(junit, out)
     with watching(loaded.name) as watcher:
         begun = watcher.clock.now()
         result = search(
             loaded,
             expected,
-            range(first, first + seeds),
+            range(seed, seed + seeds),
             file=scenario,
-            jobs=jobs,
+            jobs=workers,
             fail_fast=fail_fast,
             told=lambda number, _: watcher.show(0, number, seeds),
             stop=watcher.stop,
@@ -95,7 +100,7 @@ def replay(
     file: Path = arg(FILE),
     scenario: Path | None = opt("The scenario, where it is not at its old place.", FILE),
     everything: bool = opt("Show every request and event.", flags="--all"),
-    html: Path | None = opt("Write the timeline to this HTML file as well.", FILE),
+    html: Path | None = opt("Write the timeline to this HTML file as well.", FILE, flags="--write"),
     width: int = opt("Columns of the timeline.", least=40, default=100),
 ) -> None:
     """Run the schedule of a replay file again and print its timeline.
@@ -132,14 +137,6 @@ def replay(
     for violation in result.violations:
         echo(str(violation))
     raise SystemExit(1)
-
-
-@dst.command(epilog="Example: dralab dst schema > dst.schema.json")
-def schema() -> None:
-    """Print the JSON schema of scenario files, for editors."""
-    from dralab.testing.scenario import schema as found
-
-    echo_json(found())
 
 
 @dst.command(epilog="Example: dralab dst faults")

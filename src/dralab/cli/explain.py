@@ -12,7 +12,7 @@ from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._older import explain_older, nothing_asked, older_generation
 from dralab.cli._options import arg, opt, options
 from dralab.cli._output import echo_json, formats
-from dralab.cli._own_generation import generation_option
+from dralab.cli._own_generation import api_option
 from dralab.cli._terminal import echo
 from dralab.cli.errors import refusing
 from dralab.cli.generations import READABLE
@@ -25,7 +25,6 @@ from dralab.explanation.names import similar
     epilog="""Examples:
 
 \b
-  dralab explain -f cluster.yaml -f pods.yaml
   dralab explain -f cluster.yaml -f pods.yaml train
   dralab explain -f cluster.yaml -f claim.yaml ml/train -o json
   dralab explain --kubeconfig ~/.kube/config ml/train
@@ -33,12 +32,11 @@ from dralab.explanation.names import similar
 """
 )
 @inventory_options
-@generation_option
 @options
 def explain(
     *,
     source: InventorySource,
-    api: str | None = opt("The API generation of the input; default: detected.", READABLE),
+    api: str | None = api_option(READABLE),
     node: str = opt("Only look at this node.", metavar="NODE", default=""),
     namespace: str = opt(
         "Only pods and claims of this namespace.", flags="-n --namespace", default=""
@@ -51,12 +49,11 @@ def explain(
     """Explain why a pod or claim waits, or why it gets these devices.
 
     Without NAME all that ask for devices are explained; a pod that is named may wait for anything.
+    What comes earlier in the input is allocated first, as by `dralab allocate`. Of older
+    generations and your own, NAME is a pod. Nothing is changed.
 
-    Reads every generation of the device API; of older ones and of --generation, NAME is a pod.
-    What comes earlier in the input is allocated first, as by `dralab allocate`. A cluster is only
-    read, never changed; files given beside it count as applied to it. If there are no devices for
-    it: the cause with its place in the input, what there is instead, and what would help, each
-    help confirmed by the scheduler. Exit code 0: it fits; 1: it does not fit; 2: bad input.
+    If there are no devices: the cause with its place in the input, what there is instead, and what
+    would help, confirmed by the scheduler. Exit code 0: it fits; 1: it does not; 2: bad input.
     """
     if code:
         _of_code(code, output)

@@ -135,7 +135,7 @@ def chosen(items: Iterable[Any], api: str | None, *, readable: Sequence[str] = A
         name = unreadable[0]
         raise click.UsageError(
             f"the input is {name} DRA, whose devices only the driver knows: convert it with "
-            f"dralab convert --to v1, or serve it with dralab up --profile v1,{name}"
+            f"dralab convert --to v1, or serve it with dralab up --api v1,{name}"
         )
     if len(found) == 1:
         return found.pop()

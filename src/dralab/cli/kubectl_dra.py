@@ -11,21 +11,20 @@ import click
 
 from dralab import __version__
 from dralab.cli._inventory import default_kubeconfig
-from dralab.cli.main import COMMANDS, LazyGroup
+from dralab.cli.main import COMMANDS, ProgramGroup
 
 # What the plugin calls it → the command of dralab; those that exist are offered.
 QUESTIONS: Final[Mapping[str, str]] = {
     "why": "explain",
     "top": "top",
     "what-if": "what-if",
-    "defragment": "defragment",
     "plan": "plan",
     "snapshot": "snapshot",
 }
 SOURCES: Final = ("-f", "--filename", "--kubeconfig", "--server", "--code")
 
 
-class KubectlGroup(LazyGroup):
+class KubectlGroup(ProgramGroup):
     """A group whose commands read kubectl's cluster unless told otherwise."""
 
     def resolve_command(
@@ -41,7 +40,7 @@ class KubectlGroup(LazyGroup):
                     "there is no $KUBECONFIG and no ~/.kube/config: name a cluster with "
                     "--kubeconfig or --server, or files with -f"
                 )
-            rest = ["--kubeconfig", str(usual), *rest]
+            rest = [*rest, "--kubeconfig", str(usual)]
         return name, command, rest
 
 
@@ -64,7 +63,7 @@ def _names_source(arg: str) -> bool:
 def main() -> None:
     """Ask about the devices of a cluster: why a pod waits, who holds what, what would help.
 
-    The cluster is only read, except by defragment --apply. Exit codes: 0 success, or yes;
+    The cluster is only read, except by plan moves --apply. Exit codes: 0 success, or yes;
     1 failure, or no; 2 bad input or usage.
 
     Example: `kubectl dra why train -n ml`

@@ -29,13 +29,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "user": ("dralab.cli.user:group", "Give users access to a cluster."),
     "store": ("dralab.cli.store:group", "Back up, restore, check or repair a cluster's objects."),
     "generate": ("dralab.cli.generate:generate", "Print sample nodes and devices as manifests."),
-    "batsim": ("dralab.cli.batsim:batsim", "Act as the scheduler of a real Batsim (ZeroMQ)."),
     "simulate": ("dralab.cli.simulate:simulate", "Run workloads in simulated time."),
     "dst": ("dralab.cli.dst:dst", "Test programs against the API under faults from a seed."),
-    "clock": ("dralab.cli.clock:clock", "Run any program in simulated time."),
-    "allocate": ("dralab.cli.allocate:allocate", "Allocate devices to the claims in files."),
+    "allocate": ("dralab.cli.allocate:allocate", "Place pods: which node and devices each gets."),
     "explain": ("dralab.cli.explain:explain", "Explain why a claim gets no devices, or these."),
-    "schedule": ("dralab.cli.schedule:schedule", "Schedule pods from files or a server, once."),
     "what-if": ("dralab.cli.what_if:what_if", "Show who runs, moves and waits after a change."),
     "ui": ("dralab.cli.ui:ui", "Look at a cluster's devices and waiting pods in a browser."),
     "top": ("dralab.cli.top:top", "List devices by driver and node, and who holds them."),
@@ -43,47 +40,37 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "dralab.cli.snapshot:snapshot",
         "Save the devices, claims and pods of a cluster to a file.",
     ),
-    "defragment": (
-        "dralab.cli.defragment:defragment",
-        "Find the fewest pods to move so that waiting pods fit.",
+    "plan": ("dralab.cli.plan:group", "Plan nodes to add or remove, and moves of pods."),
+    "enumerate": (
+        "dralab.cli.enumerate:group",
+        "List or count possible allocations of a pod, partitions of a card.",
     ),
-    "plan": ("dralab.cli.plan:plan", "Find nodes to add for waiting pods, or nodes that can go."),
-    "allocations": (
-        "dralab.cli.allocations:allocations",
-        "Count or list a pod's possible device sets.",
-    ),
-    "partitions": ("dralab.cli.partitions:partitions", "List the ways to partition a device."),
     "compare": ("dralab.cli.compare:compare", "Schedule the same pods in two API generations."),
     "convert": ("dralab.cli.convert:convert", "Translate objects between API generations."),
     "validate": ("dralab.cli.validate:validate", "Check manifests: valid, legacy or invalid."),
     "cel": ("dralab.cli.cel:cel", "Evaluate a CEL expression for one device."),
-    "schema": ("dralab.cli.schema:schema", "Print the JSON schema of a file you write."),
-    "man": ("dralab.cli.man:man", "Write manual pages of all commands."),
-    "report": ("dralab.cli.report:report", "Print versions and settings for a bug report."),
+    "help": (
+        "dralab.cli.help:group",
+        "Explain a topic or a command; schemas, man pages, versions.",
+    ),
 }
 # What one wants to do, and the commands for it.
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "Begin": ("demo", "up", "generate"),
     "Ask about devices and pods": (
-        "explain", "allocate", "schedule", "what-if", "plan", "defragment", "top", "ui", "snapshot",
+        "explain", "allocate", "what-if", "plan", "top", "ui", "snapshot",
     ),
     "Design a device API": (
-        "validate", "convert", "compare", "cel", "partitions", "allocations", "schema",
+        "validate", "convert", "compare", "cel", "enumerate",
     ),
     "Test drivers, operators and clients": (
         "driver", "dst", "envtest", "apiserver", "node", "scheduler", "controllers", "user",
         "conformance",
     ),
-    "Simulate": ("simulate", "clock", "batsim"),
-    "Keep": ("store", "report", "man"),
+    "Simulate": ("simulate",),
+    "Keep, and help": ("store", "help"),
 }  # fmt: skip
 ALIASES: Final[Mapping[str, str]] = {"gen": "generate"}
-# Where commands of earlier versions are now; the old spelling works, with a line, until 0.3.
-MOVED: Final[Mapping[str, tuple[str, str]]] = {
-    "backup": ("store backup", "dralab.cli.store:backup"),
-    "campaign": ("simulate campaign", "dralab.cli.simulate:campaign"),
-    "restore": ("store restore", "dralab.cli.store:restore"),
-}
 
 
 class LazyGroup(click.Group):
@@ -94,13 +81,11 @@ class LazyGroup(click.Group):
         *,
         commands_table: Mapping[str, tuple[str, str]],
         sections: Mapping[str, Sequence[str]] | None = None,
-        moved: Mapping[str, tuple[str, str]] | None = None,
         **options: object,
     ) -> None:
         super().__init__(**options)  # type: ignore[arg-type]  # click's own keyword arguments
         self.table = commands_table
         self.sections = sections or {}
-        self.moved = moved or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the table."""
@@ -109,11 +94,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a command."""
         cmd_name = ALIASES.get(cmd_name, cmd_name)
-        if cmd_name in self.table:
-            return _imported(self.table[cmd_name][0])
-        if cmd_name in self.moved:
-            return _imported(self.moved[cmd_name][1])
-        return None
+        return _imported(self.table[cmd_name][0]) if cmd_name in self.table else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -125,10 +106,6 @@ class LazyGroup(click.Group):
 
             near = " or ".join(map(repr, get_close_matches(name, self.table, n=2)))
             ctx.fail(f"No such command {name!r}." + (f" Did you mean {near}?" if near else ""))
-        if name in self.moved:
-            from dralab.cli._terminal import echo
-
-            echo(f"{name} is now `dralab {self.moved[name][0]}`", err=True)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
@@ -168,6 +145,18 @@ class LazyGroup(click.Group):
                 formatter.write_dl([(name, line) for name, (_, line) in left.items()])
 
 
+class ProgramGroup(LazyGroup):
+    """The commands of a program, which also takes the spellings of earlier versions."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of some arguments, in today's spelling."""
+        from dralab.cli._moved import rewritten
+
+        return super().resolve_command(ctx, rewritten(args, ctx.command_path))
+
+
 def _imported(place: str) -> click.Command:
     module, _, attribute = place.partition(":")
     command: click.Command = getattr(importlib.import_module(module), attribute)
@@ -184,10 +173,9 @@ def _own_failure(ctx: click.Context, error: Exception) -> str:
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=ProgramGroup,
     commands_table=COMMANDS,
     sections=SECTIONS,
-    moved=MOVED,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="dralab")

@@ -1,4 +1,4 @@
-"""`dralab man`: manual pages of all commands, made from their help."""
+"""`dralab help man`: manual pages of all commands, made from their help."""
 
 import re
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def man(*, directory: Path = arg(FOLDER)) -> None:
     With the directory `man1` of a path that `man` searches, `man dralab-up` shows it:
     `manpath` prints these paths, and ~/.local/share/man is usually among them.
 
-    Example: `dralab man ~/.local/share/man/man1`
+    Example: `dralab help man ~/.local/share/man/man1`
     """
     from dralab.cli.kubectl_dra import main as kubectl_dra
     from dralab.cli.main import main as dralab

@@ -76,7 +76,7 @@ def node(
         metavar="GATE=true|false[,…]",
         default="",
     ),
-    status: bool = opt(
+    drivers: bool = opt(
         "Print the drivers registered with the node that runs with this --root, and exit."
     ),
 ) -> None:
@@ -89,7 +89,7 @@ def node(
 
     Example: `dralab node --kubeconfig lab.kubeconfig --name n1 --root /tmp/k --cdi-root /tmp/cdi`
     """
-    if status:
+    if drivers:
         from dralab.cli.node import print_status
 
         print_status(root)

@@ -1,9 +1,9 @@
-"""`dralab plan`: the nodes to add so that waiting pods run, and the nodes that can go."""
+"""`dralab plan`: nodes to add so that waiting pods run, nodes that can go, and moves of pods."""
 
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -20,19 +20,35 @@ from dralab.cli._options import EXISTING, opt, options
 from dralab.cli._output import echo_json, echo_table, formats
 from dralab.cli._terminal import echo
 from dralab.cli.errors import refusing
+from dralab.cli.main import LazyGroup
 from dralab.files.reading import read
 from dralab.scheduling.model import ClusterModel
 
-SHOWN = 10
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "nodes": ("dralab.cli.plan:nodes", "Find nodes to add for waiting pods, or nodes that can go."),
+    "moves": (
+        "dralab.cli.plan_moves:moves",
+        "Find the fewest pods to move so that waiting pods fit.",
+    ),
+}
+SHOWN: Final = 10
+
+
+@click.group(cls=LazyGroup, commands_table=COMMANDS)
+def group() -> None:
+    """Plan what makes waiting pods run, tried with the scheduler on the whole cluster.
+
+    Example: `dralab plan nodes -f cluster.yaml --shapes h100,l40s`
+    """
 
 
 @click.command(
     epilog="""Examples:
 
 \b
-  dralab plan -f cluster.yaml --shapes h100,l40s --price prices.yaml
-  dralab plan -f cluster.yaml --shapes node-3 --budget 4
-  dralab plan --kubeconfig config --removable
+  dralab plan nodes -f cluster.yaml --shapes h100,l40s --price prices.yaml
+  dralab plan nodes -f cluster.yaml --shapes node-3 --max-price 4
+  dralab plan nodes --kubeconfig config --removable
 
 \b
 A file of prices maps shapes to the price of a node, in any unit:
@@ -42,7 +58,7 @@ A file of prices maps shapes to the price of a node, in any unit:
 )
 @inventory_options
 @options
-def plan(
+def nodes(
     *,
     source: InventorySource,
     shapes: str = opt(
@@ -56,7 +72,7 @@ def plan(
         EXISTING,
         metavar="FILE",
     ),
-    budget: float | None = opt("Spend at most so much.", least=0),
+    max_price: float | None = opt("Spend at most so much.", least=0),
     removable: bool = opt("Find nodes that can go instead."),
     output: str = formats("table", "json"),
 ) -> None:
@@ -69,8 +85,8 @@ def plan(
     Exit code 0: every pod runs then (with --removable: some node can go); 1: some do not (no node
     can go); 2: bad input.
     """
-    if removable and (shapes or price or budget is not None):
-        raise click.UsageError("--removable needs no --shapes, --price and --budget")
+    if removable and (shapes or price or max_price is not None):
+        raise click.UsageError("--removable needs no --shapes, --price and --max-price")
     if not (removable or shapes):
         raise click.UsageError("give the --shapes that can be added, or --removable")
     prices = _prices([name for name in shapes.split(",") if name], price)
@@ -80,7 +96,7 @@ def plan(
         _tell_removable(found, output)
         sys.exit(0 if found.nodes else 1)
     with refusing(UnknownName, kind=click.UsageError):
-        planned = answer(model, prices, budget)
+        planned = answer(model, prices, max_price)
     if output == "json":
         echo_json(structured_plan(planned))
     else:

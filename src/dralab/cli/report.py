@@ -1,4 +1,4 @@
-"""`dralab report`: versions and settings for a bug report, without secrets."""
+"""`dralab help report`: versions and settings for a bug report, without secrets."""
 
 import os
 import platform
@@ -28,7 +28,7 @@ NUMBER: Final = re.compile(r"v?\d+\.\d+(?:\.\d+)?[\w.+-]*")
 LONGEST: Final = 5  # seconds that a program may take to tell its version
 
 
-@click.command(epilog="Example: dralab report > report.txt, then read it and attach it")
+@click.command(epilog="Example: dralab help report > report.txt, then read it and attach it")
 @options
 def report(*, output: str = formats("table", "json", "yaml")) -> None:
     """Print versions and settings for a report of a problem.

@@ -17,7 +17,11 @@ from dralab.cli._terminal import echo
 def scheduler(
     *,
     connection: ClusterConnection,
-    name: str = opt("Schedule only pods with this schedulerName.", default="default-scheduler"),
+    name: str = opt(
+        "Schedule only pods with this schedulerName.",
+        flags="--scheduler-name",
+        default="default-scheduler",
+    ),
     leader_elect: bool = opt(
         "Act only while holding the lease kube-system/kube-scheduler, so that one of several "
         "schedulers acts.",
@@ -39,7 +43,7 @@ def scheduler(
 ) -> None:
     """Run the scheduler, devices included, against any cluster until Ctrl-C or SIGTERM.
 
-    It also schedules pods that use classic DRA if the server serves it (`dralab up --profile
+    It also schedules pods that use classic DRA if the server serves it (`dralab up --api
     v1,classic`). Prints `ready` once its caches have synced. If another scheduler of the same name
     holds the lease, this one waits, and takes over at most 15 seconds after that one ends.
 

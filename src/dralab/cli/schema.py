@@ -1,4 +1,4 @@
-"""`dralab schema`: JSON schemas of the files that users write."""
+"""`dralab help schema`: JSON schemas of the files that users write."""
 
 import importlib
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ def schema(*, kind: str = arg(list(SCHEMAS))) -> None:
     scenario: of `dralab simulate run`. campaign: of `dralab simulate campaign`. dst: of
     `dralab dst run`. allocator-cases, cel-cases: of `dralab conformance`.
 
-    Example: `dralab schema scenario > scenario.schema.json`
+    Example: `dralab help schema scenario > scenario.schema.json`
     """
     echo_json(schema_of(kind))
 

@@ -9,7 +9,7 @@ import click
 
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, default_inventory_options
-from dralab.cli._options import opt, options
+from dralab.cli._options import arg, opt, options
 from dralab.cli._terminal import echo, write_file
 from dralab.cli.errors import UnusableInput
 from dralab.objects.pods import is_finished
@@ -23,7 +23,7 @@ DEFAULT: Final = "cluster.snapshot"
     epilog="""Examples:
 
 \b
-  dralab snapshot --kubeconfig ~/.kube/config -o monday.snapshot
+  dralab snapshot --kubeconfig ~/.kube/config monday.snapshot
   dralab snapshot -f must-gather.tar.gz --anonymize
   dralab explain -f monday.snapshot ml/train
   dralab up --snapshot monday.snapshot
@@ -34,15 +34,12 @@ DEFAULT: Final = "cluster.snapshot"
 def snapshot(
     *,
     source: InventorySource,
-    output: str = opt(
-        "The file to write, which must not exist; - is standard output.",
-        flags="-o --output",
-        metavar="FILE",
-        default=DEFAULT,
-    ),
+    output: str = arg(metavar="[FILE]", default=DEFAULT),
     anonymize: bool = opt("Give other names to nodes, pods and so on."),
 ) -> None:
-    """Save nodes, devices, claims and pods of a cluster to one small file.
+    """Save nodes, devices, claims and pods of a cluster to one small FILE.
+
+    FILE must not exist; - is standard output. [default: cluster.snapshot]
 
     Reads the cluster of --kubeconfig, $KUBECONFIG or ~/.kube/config, or the files of -f. Only what
     decides which pod gets which device is saved: no Secrets, environment values, commands, images,
@@ -57,7 +54,7 @@ def snapshot(
 
     target = None if output == STDOUT else Path(output)
     if target is not None and target.exists():
-        raise UnusableInput(f"{target} already exists; choose another file with -o")
+        raise UnusableInput(f"{target} already exists; choose another file")
     found = objects.inventory(source)
     saved = [part for item in found if (part := kept(item)) is not None]
     waiting = _with_unknown_volumes(found)

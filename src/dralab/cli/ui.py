@@ -90,7 +90,7 @@ def _run_desk(folder: Path) -> "PageAnswers":
     try:
         return RunDesk(folder)
     except InputError as error:
-        raise UnusableInput(f"{error}; `dralab simulate run --report DIR` writes one") from error
+        raise UnusableInput(f"{error}; `dralab simulate run --write DIR` writes one") from error
 
 
 async def _serve(desk: "PageAnswers", port: int) -> None:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 EVERYDAY = (
-    "nodes", "driver", "fleet", "snapshot", "without", "profile", "runtime",
-    "kubernetes-version", "feature-gates", "data", "listen", "kubeconfig", "tls", "no-ui",
+    "nodes", "driver", "fleet", "snapshot", "without", "runtime", "kubernetes-version",
+    "data", "listen", "kubeconfig", "tls",
 )  # fmt: skip
 
 
@@ -40,27 +40,26 @@ EVERYDAY = (
 def up(
     *,
     snapshot: Path | None = opt(
-        "Serve the cluster of this file of `dralab snapshot`, with its uids, times and statuses; "
-        "--data defaults to :memory:. Its waiting pods are scheduled, but --without "
-        "scheduler,controllers leaves everything as it was.",
+        "Serve the cluster of a file of `dralab snapshot`, by default in memory. --without "
+        "scheduler,controllers leaves it as it was.",
         FILE,
     ),
     empty: bool = opt("Do not load the example into an empty cluster."),
     without: str = opt(
-        "Parts to leave out: scheduler, controllers, nodes.", metavar="PART[,PART]", default=""
+        "Leave out: scheduler, controllers, nodes.", metavar="PART[,PART]", default=""
     ),
-    profile: str = opt(
+    api: str = opt(
         "Device API generations to serve: v1, k8srm, evolution, classic.",
-        metavar="P[,P]",
+        metavar="API[,API]",
         default="v1",
     ),
     nodes: int | None = opt("Run this many nodes.", least=1, most=5_000),
     named: tuple[str, ...] = opt(
         "Run a node with this name. May be repeated.", flags="--node", metavar="NAME"
     ),
-    fleet: str = opt("Run the nodes of a shape of `dralab generate`.", metavar="SHAPE", default=""),
+    fleet: str = opt("Run nodes of a shape of `dralab generate`.", metavar="SHAPE", default=""),
     drivers: tuple[str, ...] = opt(
-        "Run this driver on every node. May be repeated.",
+        "Run this driver on every node; repeatable.",
         ["fake", "gpu", "nic", "cpu"],
         flags="--driver",
     ),
@@ -89,9 +88,8 @@ def up(
 ) -> None:
     """Serve a cluster until Ctrl-C or SIGTERM.
 
-    Prints `ready: URL` when it accepts clients. An empty cluster gets an example: two nodes that
-    are only API objects, so that its pods get devices but do not run. With --nodes, --fleet or
-    --driver it runs nodes instead.
+    Prints `ready: URL` when it accepts clients. An empty cluster gets an example, whose pods get
+    devices but do not run. With --nodes, --fleet or --driver it runs nodes instead.
 
     Example: `dralab up`, and in another terminal `kubectl --kubeconfig … get pods -A`
     """
@@ -136,7 +134,7 @@ def up(
     if system_pods:
         _check_system_pods(wanted)
     left_out = [name.strip() for name in without.split(",") if name.strip()]
-    profiles = _profiles(profile)
+    profiles = _profiles(api)
     with refusing(ValueError, option="--without"):
         running = ControlPlane(
             without=left_out,
@@ -179,7 +177,7 @@ def _profiles(text: str) -> "Sequence[str]":
     """Return the profiles of an option. BadParameter."""
     from dralab.components.profiles import ProfileError, checked
 
-    with refusing(ProfileError, option="--profile"):
+    with refusing(ProfileError, option="--api"):
         return checked([name.strip() for name in text.split(",") if name.strip()])
 
 
@@ -189,9 +187,9 @@ def _tell_without_today(profiles: "Sequence[str]", drivers: "Sequence[str]") -> 
 
     if "v1" in profiles:
         return
-    note("without v1, no scheduler runs: `dralab schedule --kubeconfig` places k8srm and evolution")
+    note("without v1, no scheduler runs: `dralab allocate --apply` places k8srm and evolution")
     if "classic" in profiles:
-        note("pods of classic DRA need kube-scheduler of 1.27 to 1.30, or --profile v1,classic")
+        note("pods of classic DRA need kube-scheduler of 1.27 to 1.30, or --api v1,classic")
     served = {each.instead_of for each in drivers_of(profiles, drivers)}
     if idle := [name for name in drivers if name not in served]:
         note(f"the devices of --driver {idle[0]} need v1: other generations do not see them")

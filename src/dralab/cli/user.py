@@ -33,7 +33,7 @@ SECOND: Final = 1_000_000_000
 def group() -> None:
     """Give users access to a cluster.
 
-    Example: `dralab user add jane --group team-a -o jane.kubeconfig`
+    Example: `dralab user add jane --group team-a --write jane.kubeconfig`
     """
 
 
@@ -49,7 +49,7 @@ def add(
     output: Path | None = opt(
         "Write the kubeconfig to this file, readable by you alone.  [default: stdout]",
         FILE,
-        flags="-o --output",
+        flags="--write",
     ),
 ) -> None:
     """Print a kubeconfig with a client certificate for the user NAME.

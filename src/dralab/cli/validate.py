@@ -11,7 +11,7 @@ import click
 from dralab.cli import generations
 from dralab.cli._options import FOLDER, arg, opt, options
 from dralab.cli._output import echo_json, formats, yaml_texts
-from dralab.cli._own_generation import generation_option
+from dralab.cli._own_generation import api_option
 from dralab.cli._terminal import echo
 from dralab.cli.generations import InputDocument
 from dralab.prototypes.findings import Finding
@@ -21,20 +21,20 @@ COLOURS = {"refused": "red", "dropped": "red", "warned": "yellow", "unknown": "y
 
 
 @click.command(
-    epilog="Example: dralab validate -f pools.yaml --api evolution --repair normalized/",
+    epilog="Example: dralab validate -f pools.yaml --api evolution --write normalized/",
 )
 @generations.files_option
-@generation_option
 @options
 def validate(
     *,
     files: tuple[str, ...],
     more: tuple[str, ...] = arg(metavar="[FILE]..."),
-    api: str | None = opt(
-        "The API generation of the input; default: detected.", generations.READABLE
-    ),
+    api: str | None = api_option(generations.READABLE),
     repair: Path | None = opt(
-        "Write every document that can be repaired, in the generation's final form.", FOLDER
+        "Write every document that can be repaired, in the generation's final form, to this "
+        "directory.",
+        FOLDER,
+        flags="--write",
     ),
     kubernetes_version: str = opt(
         "Say what a server of that release of Kubernetes, 1.32 to 1.37, would refuse, drop or "

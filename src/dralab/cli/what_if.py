@@ -43,7 +43,7 @@ KINDS: Final = ("pod", "deployment", "replicaset", "statefulset", "daemonset", "
   dralab what-if -f cluster.yaml --add h100=2
   dralab what-if -f cluster.yaml --add node-3=4 --remove node-7
   dralab what-if -f cluster.yaml --taint node-3:maintenance=now:NoExecute
-  dralab what-if -f cluster.yaml --without job/ml/sweep --patch fewer-replicas.yaml
+  dralab what-if -f cluster.yaml --end job/ml/sweep --patch fewer-replicas.yaml
   dralab what-if --kubeconfig config --driver-upgrade gpu.nvidia.com --at-once 2
 """,
 )
@@ -64,7 +64,7 @@ def what_if(
         "others are added.",
         metavar="FILE",
     ),
-    without: tuple[str, ...] = opt(
+    end: tuple[str, ...] = opt(
         f"End a pod or the pods of a workload; KIND is one of {', '.join(KINDS)}.",
         metavar="KIND/[NAMESPACE/]NAME",
     ),
@@ -90,7 +90,7 @@ def what_if(
         *(RemoveNode(name) for name in remove),
         *(Cordon(name) for name in cordon),
         *(Taint(*_tainted(text)) for text in taint),
-        *(_ending(text) for text in without),
+        *(_ending(text) for text in end),
         *(UpgradeDriver(name, at_once) for name in driver_upgrade),
     ]
     if not (changes or patch):
@@ -138,7 +138,7 @@ def _ending(text: str) -> Without:
         raise click.BadParameter(
             f"{text!r}: expected KIND/NAME or KIND/NAMESPACE/NAME with KIND one of "
             f"{', '.join(KINDS)}",
-            param_hint="--without",
+            param_hint="--end",
         )
     return Without(kind, NamespacedName(namespace if slash else "default", short))
 

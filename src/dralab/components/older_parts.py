@@ -31,7 +31,7 @@ K8SRM: Final = "devmgmtproto.k8s.io"
 
 
 def _nothing(_manager: Manager, _scheduler: "Scheduler") -> None:
-    """Add nothing to the scheduler: `dralab schedule` places the pods."""
+    """Add nothing to the scheduler: `dralab allocate --apply` places the pods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ _K8SRM: Final = OlderParts(
             ),
         ]
     },
-    # No right to configs: `dralab schedule` copies those that its own user may read.
+    # No right to configs: `dralab allocate --apply` copies those that its own user may read.
     scheduler_rules=[
         (READ, K8SRM, ("*",)),
         (("create",), K8SRM, ("deviceclaims",)),

@@ -36,7 +36,7 @@ class SimulatedCluster:
 
     Same seed, same calls, same objects, to the byte. `events` may be the heap of a larger
     simulation; `without` leaves out parts as `dralab up --without` does, `profiles` are those of
-    `dralab up --profile`, `features` the gates that are on. `brief`: of pods that fit nowhere one
+    `dralab up --api`, `features` the gates that are on. `brief`: of pods that fit nowhere one
     sentence is written, which is cheap.
     """
 

@@ -1,7 +1,7 @@
 """k8srm: releases the devices of claims whose pods are gone, and keeps every status up to date.
 
 It replaces two components: the prototype's controller of pools and classes, and the drivers, which
-report the devices of a claim as ready, network devices with an address. `dralab schedule` chooses
+report the devices of a claim as ready, network devices with an address. `dralab allocate` chooses
 devices.
 """
 

@@ -1,6 +1,6 @@
 """dra-evolution: releases the claims of deleted or finished pods, which may then be deleted.
 
-`dralab schedule` allocates and reserves; a finalizer keeps a claim while it is in use.
+`dralab allocate --apply` allocates and reserves; a finalizer keeps a claim while it is in use.
 """
 
 from dralab.api.status import ApiError

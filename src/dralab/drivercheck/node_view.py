@@ -25,7 +25,7 @@ def command_with(command: Sequence[str], boot_id: Path, clock_offset: int) -> li
         found = [*binding(boot_id, BOOT_ID), *found]
     if clock_offset:
         start = rfc3339(WallClock().now() + clock_offset)
-        clock = ["clock", "run", "--start", start, "--speed", "1x", "--network", "--"]
+        clock = ["simulate", "program", "--start", start, "--speed", "1x", "--network", "--"]
         found = [sys.executable, "-m", "dralab", *clock, *found]
     return found
 

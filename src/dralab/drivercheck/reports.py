@@ -1,7 +1,7 @@
 """The result of a bench as text, markdown, JUnit, JSON and a badge."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
@@ -217,6 +217,15 @@ def as_badge(report: Report) -> str:
         f'<text x="{widths[0] + widths[1] / 2:g}" y="14" {font}>{right}</text>'
         "</svg>\n"
     )
+
+
+# How a report is written to a file, by its ending.
+WRITERS: Final[Mapping[str, Callable[[Report], bytes]]] = {
+    ".json": as_json,
+    ".xml": lambda report: as_junit(report).encode(),
+    ".md": lambda report: as_markdown(report).encode(),
+    ".svg": lambda report: as_badge(report).encode(),
+}
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

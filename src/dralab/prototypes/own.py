@@ -1,6 +1,6 @@
 """A device API of your own: a class that turns its YAML into the allocation problem, and back.
 
-Derive from `OwnGeneration`, and give the file to a command: `dralab schedule --generation mine.py`.
+Derive from `OwnGeneration`, and give the file to a command: `dralab allocate --api mine.py`.
 Packages offer theirs as entry points of the group `dralab.generations`. The functions below make
 the parts of the problem in a few words; `docs/guides/write-a-generation.md` shows all of it.
 Names of attributes and capacities belong to the driver's domain, as in resource.k8s.io.

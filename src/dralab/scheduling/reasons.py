@@ -169,7 +169,7 @@ CLASS_NOT_FOUND: Final = _devices(
 )
 OTHER_API: Final = _devices(
     "DRA003", "spec.deviceClaims: this scheduler does not allocate devices of devmgmtproto.k8s.io; "
-    "run `dralab schedule --kubeconfig FILE --namespace {0} {1}`",
+    "run `dralab allocate --kubeconfig FILE --apply {0}/{1}`",
 )  # fmt: skip
 VOLUME_CLAIM_NOT_CREATED: Final = _volumes(
     'waiting for ephemeral volume controller to create the persistentvolumeclaim '

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.mark.parametrize("name", ["allocator-cases", "fuzz-cases", "known-defects"])
 def test_every_case_passes(name: str, tmp_path: Path) -> None:
     out = tmp_path / "results"
-    run = CliRunner().invoke(command, [str(CASES / f"{name}.json"), "--results", str(out)])
+    run = CliRunner().invoke(command, [str(CASES / f"{name}.json"), "--write", str(out)])
     count = len(json.loads((CASES / f"{name}.json").read_text()))
     assert run.output.splitlines()[-1] == f"{count} passed, 0 failed", run.output
     assert run.exit_code == 0
@@ -39,7 +39,7 @@ def test_the_written_results_pass_the_judge_that_came_with_the_cases(tmp_path: P
     judge = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(judge)
     out = tmp_path / "results"
-    CliRunner().invoke(command, [str(CASES / "allocator-cases.json"), "--results", str(out)])
+    CliRunner().invoke(command, [str(CASES / "allocator-cases.json"), "--write", str(out)])
     found = {each["name"]: each for each in map(json.loads, out.read_text().splitlines())}
     for case in json.loads((CASES / "allocator-cases.json").read_text()):
         each = found[case["name"]]
@@ -48,7 +48,7 @@ def test_the_written_results_pass_the_judge_that_came_with_the_cases(tmp_path: P
 
 def test_upstreams_devices_are_chosen_where_upstream_solves_a_case(tmp_path: Path) -> None:
     out = tmp_path / "results"
-    CliRunner().invoke(command, [str(CASES / "fuzz-cases.json"), "--results", str(out)])
+    CliRunner().invoke(command, [str(CASES / "fuzz-cases.json"), "--write", str(out)])
     found = {
         each["name"]: each["results"] for each in map(json.loads, out.read_text().splitlines())
     }

@@ -116,7 +116,7 @@ def test_ctrl_c_ends_a_campaign_in_one_line_and_keeps_what_is_done(files, worker
         "simulate",
         "campaign",
         str(files / "grid.yaml"),
-        "--out",
+        "--write",
         str(folder),
         "--workers",
         workers,

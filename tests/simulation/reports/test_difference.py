@@ -24,7 +24,7 @@ def reports(tmp_path):
     for name, scheduler in (("a", "firstfit"), ("b", "worstfit"), ("c", "firstfit")):
         path = tmp_path / "s.yaml"
         path.write_text(SCENARIO + f"scheduler: {scheduler}\n")
-        assert call("run", path, "--report", tmp_path / name).exit_code == 0
+        assert call("run", path, "--write", tmp_path / name).exit_code == 0
     return tmp_path
 
 
@@ -40,7 +40,7 @@ def test_a_run_does_not_differ_from_its_own_repetition(reports):
 
 
 def test_what_differs_is_counted_and_drawn(reports):
-    done = call("compare", reports / "a", reports / "b", "--page", reports / "page.html")
+    done = call("compare", reports / "a", reports / "b", "--write", reports / "page.html")
     assert done.exit_code == 1
     counts = json.loads(done.stdout)["tasks"]
     assert counts["same"] < 7

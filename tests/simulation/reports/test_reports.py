@@ -90,7 +90,7 @@ def test_what_an_installation_cannot_write_is_refused_before_the_run(monkeypatch
     scenario.write_text(TEXT)
     for option, extra in (("--parquet", "parquet"), ("--picture=png", "picture")):
         found = CliRunner().invoke(
-            main, ["simulate", "run", str(scenario), option, "--report", str(tmp_path / "out")]
+            main, ["simulate", "run", str(scenario), option, "--write", str(tmp_path / "out")]
         )
         assert found.exit_code == 2
         assert f"pip install '.[{extra}]'" in found.stderr
@@ -101,7 +101,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_run(tmp_path):
     scenario = tmp_path / "s.yaml"
     scenario.write_text(TEXT)
     place = scenario / "below-a-file"
-    found = CliRunner().invoke(main, ["simulate", "run", str(scenario), "--report", str(place)])
+    found = CliRunner().invoke(main, ["simulate", "run", str(scenario), "--write", str(place)])
     assert found.exit_code == 2
     assert found.stderr == f"Error: {place}: nothing can be written there: not a directory\n"
 

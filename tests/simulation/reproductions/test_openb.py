@@ -274,10 +274,8 @@ def command(files, *more):
         main,
         [
             "simulate",
-            "openb",
-            "--nodes",
+            "run",
             str(files / "nodes.csv"),
-            "--pods",
             str(files / "tiny.csv"),
             *more,
         ],
@@ -285,7 +283,7 @@ def command(files, *more):
 
 
 def test_the_command_prints_the_promised_keys_the_same_for_the_same_seed(files):
-    first = command(files, "--policy", "fgd", "--seed", "7", "-o", "json")
+    first = command(files, "--scheduler", "fgd", "--seed", "7", "-o", "json")
     assert first.exit_code == 0, first.output
     assert list(json.loads(first.stdout)) == [
         "workload", "policy", "seed", "alloc_pct@100", "alloc_pct@130",
@@ -293,7 +291,7 @@ def test_the_command_prints_the_promised_keys_the_same_for_the_same_seed(files):
         *(f"frag_pct_of_total@{n}" for n in (100, 130)),
     ]  # fmt: skip
     assert json.loads(first.stdout)["workload"] == "tiny"
-    assert command(files, "--policy", "fgd", "--seed", "7").stdout == first.stdout
+    assert command(files, "--scheduler", "fgd", "--seed", "7").stdout == first.stdout
 
 
 @pytest.mark.parametrize(
@@ -349,7 +347,7 @@ def test_a_scenario_places_a_trace_as_the_command_does(trace):
     assert metrics.metrics_of(found)["rejected"] == sum(not m.placed for m in outcome.measures) > 0
     done = CliRunner().invoke(
         main,
-        ["simulate", "openb", "--nodes", str(trace / "nodes.csv"), "--pods", str(trace / "pods.csv"),
+        ["simulate", "run", str(trace / "nodes.csv"), str(trace / "pods.csv"),
          "--seed", "7", "-o", "json"],
     )  # fmt: skip
     assert json.loads(done.stdout) == outcome.table() | {"workload": "pods"}

@@ -78,9 +78,7 @@ def test_a_file_that_is_no_workload_is_refused(tmp_path, text):
 
 
 def test_a_file_that_is_not_there_is_one_line_and_exit_code_2(tmp_path):
-    result = CliRunner().invoke(
-        main, ["simulate", "batsim", "--workload", str(tmp_path / "none.json")]
-    )
+    result = CliRunner().invoke(main, ["simulate", "run", str(tmp_path / "none.json")])
     assert result.exit_code == 2
     assert "none.json: cannot be read" in result.output
     assert result.stdout == ""

@@ -366,7 +366,7 @@ def test_a_users_scheduler_that_returns_no_number_is_told_so_in_one_line(
 @pytest.mark.thorough
 def test_the_command_prints_a_summary_and_writes_files(scenario, tmp_path):
     path = scenario(WEEK)
-    done = CliRunner().invoke(main, ["simulate", "run", str(path), "--report", str(tmp_path / "r")])
+    done = CliRunner().invoke(main, ["simulate", "run", str(path), "--write", str(tmp_path / "r")])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout) == json.loads((tmp_path / "r" / "summary.json").read_text())
     bad = CliRunner().invoke(main, ["simulate", "run", str(path), "--scheduler", "magic"])

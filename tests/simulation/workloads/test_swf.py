@@ -48,7 +48,7 @@ def test_a_job_gets_twice_its_run_time_and_the_grain_rounds_up(tmp_path):
 def test_the_command_prints_one_json_object(tmp_path):
     path = tmp_path / "log.swf"
     path.write_text("1 0 0 10 2 -1 -1 2 15 -1 1 7 1 1 1 1 -1 -1\n")
-    result = CliRunner().invoke(main, ["simulate", "swf", "--trace", str(path), "--hosts", "2"])
+    result = CliRunner().invoke(main, ["simulate", "run", str(path), "--hosts", "2"])
     assert result.exit_code == 0
     assert '"makespan": 10.0' in result.stdout
 
@@ -67,7 +67,7 @@ STRANGE = (
 def test_a_trace_of_the_archive_may_be_unsorted_and_have_lines_that_are_no_jobs(tmp_path):
     path = tmp_path / "log.swf"
     path.write_text(STRANGE)
-    done = CliRunner().invoke(main, ["simulate", "swf", "--trace", str(path)])
+    done = CliRunner().invoke(main, ["simulate", "run", str(path)])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert (found["nb_jobs"], found["nb_computing_machines"], found["nb_entries_dropped"]) == (

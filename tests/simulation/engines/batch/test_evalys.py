@@ -30,8 +30,8 @@ def test_evalys_finds_the_same_waits_use_and_queue(tmp_path, scheduler):
     (tmp_path / "jobs.json").write_text(json.dumps(JOBS))
     done = CliRunner().invoke(
         main,
-        ["simulate", "batsim", "--workload", str(tmp_path / "jobs.json"), "--scheduler", scheduler,
-         "--out", str(tmp_path / "run"), "--report", str(tmp_path / "report")],
+        ["simulate", "run", str(tmp_path / "jobs.json"), "--scheduler", scheduler,
+         "--export", str(tmp_path / "run"), "--write", str(tmp_path / "report")],
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     ours = json.loads((tmp_path / "report" / "summary.json").read_text())["metrics"]

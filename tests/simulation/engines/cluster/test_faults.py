@@ -224,7 +224,7 @@ def test_the_same_scenario_and_seed_give_the_same_bytes_in_another_process(tmp_p
         folder = tmp_path / seed
         subprocess.run(
             [sys.executable, "-m", "dralab", "simulate", "run", str(tmp_path / "scenario.yaml"),
-             "--report", str(folder)],
+             "--write", str(folder)],
             env={**os.environ, "PYTHONHASHSEED": seed}, check=True, capture_output=True,
         )  # fmt: skip
         found.append({path.name: path.read_bytes() for path in sorted(folder.iterdir())})

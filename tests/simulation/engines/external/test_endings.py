@@ -217,7 +217,7 @@ def test_ctrl_c_leaves_a_result_and_a_checkpoint_that_the_command_goes_on_from(
 ):
     scenario(**WAVES, program=WATCHING)
     report = tmp_path / "results"
-    words = ["simulate", "run", str(tmp_path / "scenario.yaml"), "--report", str(report)]
+    words = ["simulate", "run", str(tmp_path / "scenario.yaml"), "--write", str(report)]
     over = []
     with monkeypatch.context() as patch:
         patch.setattr(ProgressWatcher, "show", lambda _, __, done, ___: over.append(done))

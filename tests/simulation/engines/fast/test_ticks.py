@@ -89,7 +89,7 @@ def test_a_broken_annotation_is_named(text, problem):
 
 def test_the_command_runs_a_configuration_and_writes_three_formats(files):
     done = CliRunner().invoke(
-        main, ["simulate", "ticks", str(files / "config"), "--pods", str(files / "pods.yaml")]
+        main, ["simulate", "run", str(files / "config"), str(files / "pods.yaml")]
     )
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout) == {
@@ -188,7 +188,7 @@ def test_metrics_never_leave_the_folder_and_pods_need_phases(files):
         metrics.MetricsWriter(simulator_config.read(files / "config.yaml"))
     (files / "pods.yaml").write_text(POD.replace("simSpec", "other"))
     done = CliRunner().invoke(
-        main, ["simulate", "ticks", str(files / "config"), "--pods", str(files / "pods.yaml")]
+        main, ["simulate", "run", str(files / "config"), str(files / "pods.yaml")]
     )
     assert done.exit_code == 2
 

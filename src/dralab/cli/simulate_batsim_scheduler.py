@@ -1,4 +1,4 @@
-"""`dralab batsim`: the scheduler's side of Batsim's protocol."""
+"""`dralab simulate batsim-scheduler`: the scheduler's side of Batsim's protocol."""
 
 from functools import partial
 
@@ -7,15 +7,15 @@ import click
 from dralab.cli._options import opt, options
 from dralab.cli._runs import bad_input
 from dralab.cli._terminal import echo
-from dralab.cli.simulate_jobs import SCHEDULERS
+from dralab.cli.simulate_run import SCHEDULERS
 from dralab.kernel.extras import require
 
 
-@click.command()
+@click.command("batsim-scheduler")
 @options
-def batsim(
+def batsim_scheduler(
     *,
-    socket: str = opt(
+    listen: str = opt(
         "The address to listen on; Batsim's default is tcp://*:28000.",
         default="tcp://127.0.0.1:28000",
     ),
@@ -38,9 +38,9 @@ def batsim(
 ) -> None:
     """Act as the scheduler of a real Batsim, over ZeroMQ.
 
-    Example: `dralab batsim --socket 'tcp://*:28000' --scheduler conservative`
+    Example: `dralab simulate batsim-scheduler --listen 'tcp://*:28000' --scheduler conservative`
     """
-    require("zeromq", "dralab batsim")
+    require("zeromq", "dralab simulate batsim-scheduler")
     from dralab.simulation.engines.batch import remote
     from dralab.simulation.engines.batch.batprotocol import ends, spelling
     from dralab.simulation.engines.batch.schedulers import SCHEDULERS as MAKERS
@@ -50,7 +50,7 @@ def batsim(
         while True:
             count = serve(
                 MAKERS[scheduler](),
-                socket,
+                listen,
                 ready=lambda address: echo(f"listening on {address}", err=True),
             )
             echo(f"the simulation ended after {count} messages", err=True)

@@ -1,4 +1,4 @@
-"""`dralab clock`: run any program in simulated time."""
+"""`dralab simulate program`: run any program in simulated time."""
 
 import os
 import signal
@@ -26,17 +26,9 @@ FALLBACK: Final = (
 )
 
 
-@click.group()
-def clock() -> None:
-    """Run programs in simulated time.
-
-    Example: `dralab clock run -- sleep 3600`
-    """
-
-
-@clock.command(context_settings={"ignore_unknown_options": True})
+@click.command(context_settings={"ignore_unknown_options": True})
 @options
-def run(
+def program(
     *,
     start: str | None = opt(
         "The first time the clock shows, such as 2026-01-01T00:00:00Z; default: now.",
@@ -61,7 +53,7 @@ def run(
     timer or timeout. Exits with COMMAND's exit code, and ends processes that COMMAND leaves
     running. Needs Linux on x86-64, but not root.
 
-    Example: `dralab clock run --until 24h -- sh -c "while date; do sleep 3600; done"`
+    Example: `dralab simulate program --until 24h -- sh -c "while date; do sleep 3600; done"`
     """
     from dralab.virtualtime import ClockUnavailableError, ProgramStartError, Supervisor
 

@@ -1,4 +1,6 @@
-"""`dralab schedule --kubeconfig`: results are written as real status updates and bindings."""
+"""`dralab allocate --apply`: results are written as real status updates and bindings."""
+
+import re
 
 import pytest
 import yaml
@@ -125,7 +127,9 @@ def test_a_pod_is_bound_and_its_claim_allocated_on_the_server(api, profiles, tex
     with Cluster(Options(profiles=profiles)) as cluster:
         client = cluster.client
         apply(client, text, PLURALS)
-        result = run("schedule", "--kubeconfig", str(cluster.kubeconfig), "--api", api, "p")
+        result = run(
+            "allocate", "--apply", "--kubeconfig", str(cluster.kubeconfig), "--api", api, "p"
+        )
         assert result.exit_code == 0, result.output
         if api == "evolution":
             pod = client.get(Resource("resource.k8s.io", "v1alpha2", "pods"), "p", "default")
@@ -149,7 +153,7 @@ def test_a_pod_is_bound_and_its_claim_allocated_on_the_server(api, profiles, tex
                 {"name": "toy", "resourceClaimName": claim["metadata"]["name"]}
             ]
         assert pod["spec"]["nodeName"] == "node-a"
-        again = run("schedule", "--kubeconfig", str(cluster.kubeconfig), "--api", api)
+        again = run("allocate", "--apply", "--kubeconfig", str(cluster.kubeconfig), "--api", api)
         assert again.exit_code == 0
         assert "pod" not in again.stdout
 
@@ -177,7 +181,10 @@ SPREAD = [
 @pytest.mark.parametrize(
     ("rule", "reason"),
     [
-        ({"affinity": AFFINITY}, "node(s) didn't match pod affinity rules"),
+        (
+            {"affinity": AFFINITY},
+            "app=cache runs anywhere. Help: make the pod affinity a preference",
+        ),
         (
             {"topologySpreadConstraints": SPREAD},
             "node(s) didn't match pod topology spread constraints (missing required label)",
@@ -191,14 +198,14 @@ def test_a_pod_is_not_bound_against_a_rule_about_other_pods(rule, reason, tmp_pa
     text = yaml.safe_dump_all([*others, pod])
     with Cluster(Options(profiles=("v1",))) as cluster:
         apply(cluster.client, text, PLURALS)
-        served = run("schedule", "--kubeconfig", str(cluster.kubeconfig), "--api", "v1")
+        served = run("allocate", "--apply", "--kubeconfig", str(cluster.kubeconfig), "--api", "v1")
         stored = cluster.client.get(PODS, "p", "default")
     (tmp_path / "all.yaml").write_text(text)
-    written = run("schedule", "-f", str(tmp_path / "all.yaml"))
+    written = run("allocate", "-f", str(tmp_path / "all.yaml"))
     assert "nodeName" not in stored["spec"]
     for result in (served, written):
         assert result.exit_code == 1
-        assert f"0/1 nodes are available: 1 {reason}." in result.stdout
+        assert reason in result.stdout
 
 
 def test_the_oldest_pod_comes_first_within_a_second_too():
@@ -211,14 +218,11 @@ def test_the_oldest_pod_comes_first_within_a_second_too():
             clock.advance(seconds * SECOND)
             pod["metadata"]["name"] = name
             apply(cluster.client, yaml.safe_dump(pod), PLURALS)
-        result = run("schedule", "--kubeconfig", str(cluster.kubeconfig))
-        titles = [line for line in result.stdout.splitlines() if line.startswith("pod ")]
-        assert titles == [
-            "pod default/oldest: node node-a",
-            "pod default/b: node node-a",
-            "pod default/a: node node-a",
-            "pod default/0-youngest: unschedulable",
-        ]
+        result = run("allocate", "--apply", "--kubeconfig", str(cluster.kubeconfig))
+        rows = [line.split() for line in result.stdout.splitlines()[1:5]]
+        assert [(row[1], row[3]) for row in rows] == [
+            ("oldest", "node-a"), ("b", "node-a"), ("a", "node-a"), ("0-youngest", "-"),
+        ]  # fmt: skip
         assert result.exit_code == 1
 
 
@@ -226,7 +230,7 @@ def test_a_server_that_is_not_there_is_bad_input_and_not_a_no(tmp_path):
     file = tmp_path / "config"
     with Cluster() as cluster:
         cluster.write_kubeconfig(file)
-    result = run("schedule", "--kubeconfig", str(file))
+    result = run("allocate", "--apply", "--kubeconfig", str(file))
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: http://127.0.0.1:")
     assert result.stderr.count("\n") == 1
@@ -234,9 +238,11 @@ def test_a_server_that_is_not_there_is_bad_input_and_not_a_no(tmp_path):
 
 def test_a_profile_that_is_not_served_is_bad_input(tmp_path):
     with Cluster(Options(profiles=("v1",))) as cluster:
-        result = run("schedule", "--kubeconfig", str(cluster.kubeconfig), "--api", "evolution")
+        result = run(
+            "allocate", "--apply", "--kubeconfig", str(cluster.kubeconfig), "--api", "evolution"
+        )
     assert result.exit_code == 2
-    assert "start it with --profile evolution" in result.stderr
+    assert "start it with --api evolution" in result.stderr
 
 
 def test_pods_with_claims_of_today_are_left_to_todays_scheduler():
@@ -247,14 +253,14 @@ def test_pods_with_claims_of_today_are_left_to_todays_scheduler():
         claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
         today["spec"] = {"containers": [{"name": "c", "image": "i"}], "resourceClaims": claims}
         apply(cluster.client, yaml.safe_dump_all([pool, class_, pod, today]), PLURALS)
-        everything = run("schedule", "--kubeconfig", str(cluster.kubeconfig))
+        everything = run("allocate", "--apply", "--kubeconfig", str(cluster.kubeconfig))
         assert everything.exit_code == 0
         assert "today" not in everything.stdout
-        named = run("schedule", "--kubeconfig", str(cluster.kubeconfig), "today")
+        named = run("allocate", "--apply", "--kubeconfig", str(cluster.kubeconfig), "today")
         assert named.exit_code == 1
         assert "spec.resourceClaims are not claims of k8srm" in named.stdout
-        again = run("schedule", "--kubeconfig", str(cluster.kubeconfig))
-        assert "; 1 with other claims wait for another scheduler" in again.stderr
+        again = run("allocate", "--apply", "--kubeconfig", str(cluster.kubeconfig))
+        assert "; 1 pods with other claims wait for another scheduler" in again.stderr
 
 
 UNREADABLE = """\
@@ -279,11 +285,11 @@ def test_a_claim_that_an_older_server_let_in_stops_only_its_own_pod(monkeypatch)
             lenient.setattr(PrototypeStrategy, "warnings", lambda self, value, old=None: [])
             apply(cluster.client, UNREADABLE, PLURALS)
         apply(cluster.client, K8SRM, PLURALS)
-        result = run("schedule", "--kubeconfig", str(cluster.kubeconfig))
+        result = run("allocate", "--apply", "--kubeconfig", str(cluster.kubeconfig))
     why = 'spec.claims[0].matchAttributes: Invalid value: "model": must be a list'
     assert f"Error: DeviceClaim default/bad is left out: {why}\n" in result.stderr
     assert f'DeviceClaim "default/bad" is invalid: {why}\n' in result.stdout
-    assert "pod default/p: node node-a" in result.stdout
+    assert re.search(r"default +p .* node-a ", result.stdout)
     assert result.exit_code == 1
 
 
@@ -292,11 +298,11 @@ def test_what_a_server_serves_says_whose_pods_are_meant():
         apply(cluster.client, EVOLUTION, PLURALS)
         where = ["--kubeconfig", str(cluster.kubeconfig)]
         for command, answer in [
-            ("explain", "fits on node node-a"),
-            ("allocate", "pool-a"),
-            ("schedule", "pod default/p: node node-a"),
+            (["explain"], "fits on node node-a"),
+            (["allocate"], "pool-a"),
+            (["allocate", "--apply"], "node-a"),
         ]:
-            result = run(command, *where)
+            result = run(*command, *where)
             assert result.exit_code == 0, result.output
             assert answer in result.stdout
 
@@ -305,13 +311,13 @@ def test_where_pods_of_two_generations_wait_the_other_one_is_named():
     with Cluster(Options(profiles=("evolution",))) as cluster:
         where = ["--kubeconfig", str(cluster.kubeconfig)]
         apply(cluster.client, K8SRM.replace("name: p}", "name: older}"), PLURALS)
-        result = run("schedule", *where)
-        assert "pod default/older: node node-a" in result.stdout, result.output
+        result = run("allocate", "--apply", *where)
+        assert re.search(r"default +older .* node-a ", result.stdout), result.output
         more = K8SRM.split("---\n")[2].replace("name: p}", "name: another}")
         apply(cluster.client, more, PLURALS)
         apply(cluster.client, EVOLUTION, PLURALS)
-        result = run("schedule", *where)
-        assert "pod default/p: node node-a" in result.stdout
+        result = run("allocate", "--apply", *where)
+        assert re.search(r"default +p .* node-a ", result.stdout)
         assert "pods of k8srm wait too: add --api k8srm" in result.stderr
 
 
@@ -377,12 +383,12 @@ def test_allocations_and_partitions_read_a_cluster(api, profiles, text, tmp_path
     with Cluster(Options(profiles=profiles)) as cluster:
         apply(cluster.client, text, PLURALS)
         where = ["--kubeconfig", str(cluster.kubeconfig)]
-        counted = run("allocations", *where, "--pod", "p", "--count")
+        counted = run("enumerate", "allocations", *where, "p", "--count")
         assert counted.stdout == "1\n", counted.output
-        unknown = run("allocations", *where, "--pod", "ml/q")
+        unknown = run("enumerate", "allocations", *where, "ml/q")
         assert unknown.exit_code == 2
         assert "no file and no pod ml/q; known pods: default/p" in unknown.stderr
-        nothing = run("partitions", *where)
+        nothing = run("enumerate", "partitions", *where)
         assert (nothing.exit_code, nothing.stdout) == (1, "")
         pools = run("generate", "a100", "--nodes", "1", "--api", api).stdout
         pools = [
@@ -391,8 +397,8 @@ def test_allocations_and_partitions_read_a_cluster(api, profiles, text, tmp_path
             if "Pool" in each["kind"] or "Slice" in each["kind"]
         ]
         apply(cluster.client, yaml.safe_dump_all(pools), PLURALS)
-        assert run("partitions", *where, "--count", "--gpu", "0").stdout == "2319\n"
+        assert run("enumerate", "partitions", *where, "--count", "--gpu", "0").stdout == "2319\n"
         # What files add counts as applied to the cluster.
         file = tmp_path / "pod.yaml"
         file.write_text(text.rpartition("---\n")[2].replace("name: p}", "name: q}"))
-        assert run("allocations", *where, "--pod", str(file), "--count").stdout == "1\n"
+        assert run("enumerate", "allocations", *where, str(file), "--count").stdout == "1\n"

@@ -1,4 +1,4 @@
-"""`dralab schedule --kubeconfig`: read objects from a server and write results back."""
+"""`dralab allocate --apply`: read objects from a server and write results back."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -25,7 +25,7 @@ ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
 
 
 def chosen_for_scheduling(client: Client, readable: Sequence[str] = API_NAMES) -> str:
-    """Return the generation whose pods wait for `dralab schedule` on a server.
+    """Return the generation whose pods wait for `dralab allocate --apply` on a server.
 
     Where pods of two of them wait, the other one is named on stderr. Today's pods have a scheduler
     that runs: theirs is the last choice. `readable` are those that the command understands.
@@ -61,7 +61,7 @@ class Server:
             if error.code == 404:
                 raise UnusableInput(
                     f"the server does not serve {self.generation.api_version}: start it with "
-                    f"--profile {self.generation.name}"
+                    f"--api {self.generation.name}"
                 ) from None
             raise UnusableInput(error.message) from None
         reports = self.generation.read_all(found)

@@ -1,4 +1,4 @@
-"""`dralab defragment`: the fewest moves that make room for pods that wait."""
+"""`dralab plan moves`: the fewest moves that make room for pods that wait."""
 
 import os
 import sys
@@ -36,15 +36,15 @@ from dralab.values.json_types import JsonDict
     epilog="""Examples:
 
 \b
-  dralab defragment -f cluster.yaml --for pod/ml/train
-  dralab defragment --kubeconfig config --all-pending --max-moves 20 --explain
-  dralab defragment -f cluster.yaml --for ml/train -o commands
-  dralab defragment --kubeconfig config --for ml/train --apply
+  dralab plan moves -f cluster.yaml --for pod/ml/train
+  dralab plan moves --kubeconfig config --all-pending --max-moves 20 --explain
+  dralab plan moves -f cluster.yaml --for ml/train -o commands
+  dralab plan moves --kubeconfig config --for ml/train --apply
 """,
 )
 @inventory_options
 @options
-def defragment(
+def moves(
     *,
     source: InventorySource,
     name: str = opt("Make room for this pod.", flags="--for", metavar="POD", default=""),
@@ -95,7 +95,7 @@ def defragment(
         raise click.UsageError("give either --for POD or --all-pending")
     consent = Consent(force=force, delete_emptydir_data=delete_emptydir_data)
     if apply:
-        _check_apply(source, output)
+        source.check_apply(output)
     elif consent != Consent():
         raise click.UsageError("--force and --delete-emptydir-data say what --apply may do")
     model = ClusterModel(objects.inventory(source))
@@ -117,15 +117,6 @@ def defragment(
     elif found.clearings and output == "table":
         echo("\nNothing was changed. -o commands prints the kubectl commands.")
     sys.exit(1 if found.unserved else 0)
-
-
-def _check_apply(source: InventorySource, output: str) -> None:
-    if not source.connection or source.files:
-        raise click.UsageError(
-            "--apply changes a cluster: name it with --kubeconfig or --server, without files"
-        )
-    if output != "table":
-        raise click.UsageError(f"--apply tells what it does; without it, -o {output} prints a plan")
 
 
 def _waiting(model: ClusterModel, name: str) -> PodInfo:
