@@ -95,7 +95,7 @@ def test_what_cannot_be_checked_is_refused(arguments, text):
     ],
 )
 def test_a_driver_that_ends_at_its_start_is_one_line(target, last, tmp_path):
-    found = run("check", "--write", str(tmp_path / "junit"), "--", *target)
+    found = run("check", "--write", str(tmp_path / "junit.xml"), "--", *target)
     assert found.exit_code == 2
     (line,) = found.output.splitlines()
     assert line.startswith("Error: ")
@@ -113,8 +113,8 @@ def test_a_driver_without_a_socket_is_one_line(monkeypatch):
 
 @pytest.mark.thorough
 def test_reports_are_written_of_a_driver_that_keeps_a_rule(tmp_path):
-    reports = {name: tmp_path / name for name in ("junit", "markdown", "json", "badge")}
-    options = [word for name, path in reports.items() for word in (f"--{name}", str(path))]
+    reports = {ending: tmp_path / f"report.{ending}" for ending in ("xml", "md", "json", "svg")}
+    options = [word for path in reports.values() for word in ("--write", str(path))]
     found = run("check", "--only", "registration.type", "--workers", "1", *options, "gpu")
     assert found.exit_code == 0, found.output
     assert "conformant: 1 of 1 MUST" in found.output

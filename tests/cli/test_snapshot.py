@@ -74,7 +74,7 @@ def test_a_file_that_exists_is_not_overwritten(snapshot):
     before = snapshot.read_bytes()
     result = run("snapshot", "-f", snapshot, snapshot)
     assert result.exit_code == 2
-    assert f"Error: {snapshot} already exists; choose another file with -o" in result.stderr
+    assert f"Error: {snapshot} already exists; choose another file" in result.stderr
     assert snapshot.read_bytes() == before
 
 
