@@ -1,107 +1,31 @@
 """The page in a real browser: what is seen, keyboard, roles and contrast, hostile names, lost servers."""
 
-import os
-import shutil
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from urllib.parse import urlsplit
-
 import pytest
 
 from builders import claim, device, device_class, pod, pool, request, worker
-from dralab.apiserver.http.connections.serving import HttpServer, listen
-from dralab.apiserver.http.connections.serving_thread import ServingThread
 from dralab.kernel.clock import SECOND, ManualClock, WallClock
 from dralab.runtime.resources import CLAIMS, CLASSES, NODES, PODS, SLICES
+from dralab.simulation import dispatch
+from dralab.simulation.reports import run as reports
 from dralab.simulation.results import outputs
 from dralab.simulation.results.result import Result, StateSample, Task
+from dralab.simulation.scenario import scenario as scenarios
 from dralab.web.desk import Desk
 from dralab.web.followed_source import FollowedSource
-from dralab.web.own_server import PageApp
 from dralab.web.run_desk import RunDesk
 from dralab.web.sources import FixedSource, UnreadableClusterError
 from labs import Server
+from web.chromium import BEYOND, PATIENCE, axe, needs_axe, needs_chromium, opened, served, tab
 from web.pages import HOSTILE, cluster, event, stored, waiting_pods
 from web.test_run_desk import result
 
-playwright_api = pytest.importorskip(
-    "playwright.sync_api", reason="no Playwright: pip install --group browser"
-)
-BROWSER = os.environ.get("DRALAB_BROWSER") or shutil.which("chromium")
-AXE = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
-SWITCHES = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-PATIENCE = 60_000
 HOUR = 3600 * SECOND
-pytestmark = [
-    pytest.mark.conformance,
-    pytest.mark.skipif(
-        BROWSER is None, reason="no Chromium; DRALAB_BROWSER names one (Debian: chromium)"
-    ),
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=BROWSER, args=SWITCHES)
-        yield found
-        found.close()
-
-
-@contextmanager
-def served(desk):
-    app = PageApp(desk)
-    thread = ServingThread(http := HttpServer(app, listen("127.0.0.1", 0)))
-    thread.start()
-    try:
-        yield f"{http.url}/ui#{app.code}", thread, app
-    finally:
-        with suppress(RuntimeError):  # a test may have stopped it
-            thread.stop()
-
-
-@contextmanager
-def opened(browser, desk, **options):
-    """Open the page; what went wrong in it, and what it asked of others, is in `page.faults`."""
-    with served(desk) as (address, thread, app):
-        context = browser.new_context(viewport={"width": 1100, "height": 700}, **options)
-        page = context.new_page()
-        page.set_default_timeout(PATIENCE)
-        page.faults = []
-        page.thread, page.app = thread, app
-        page.asked = []
-        page.on("pageerror", lambda error: page.faults.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: (page.faults.append("dialog"), dialog.dismiss()))
-        page.on(
-            "console",
-            lambda message: "Content Security" in message.text and page.faults.append(message.text),
-        )
-        origin = address.partition("/ui")[0]
-        page.on("request", lambda asked: page.asked.append(urlsplit(asked.url).path))
-        page.on(
-            "request",
-            lambda asked: asked.url.startswith((origin, "data:")) or page.faults.append(asked.url),
-        )
-        page.goto(address)
-        yield page
-        context.close()
+pytestmark = needs_chromium
 
 
 def desk(objects=None, *, live=False):
     source = FixedSource(cluster() if objects is None else objects)
     return Desk(source, WallClock(), "a lab", live=live)
-
-
-def tab(page, name):
-    page.get_by_role("tab", name=name).click()
 
 
 def test_the_code_leaves_the_address_and_the_page_survives_a_reload(browser):
@@ -271,7 +195,6 @@ def test_views_without_anything_to_show_say_so(browser):
 
 def test_no_view_is_wider_than_a_phone(browser, tmp_path):
     outputs.write(result(), tmp_path, parquet=False)
-    wide = "document.documentElement.scrollWidth - innerWidth"
     found = {}
     with opened(browser, desk()) as page:
         page.set_viewport_size({"width": 390, "height": 844})
@@ -284,7 +207,7 @@ def test_no_view_is_wider_than_a_phone(browser, tmp_path):
             page.get_by_text("dralab").first.wait_for()
             page.goto(page.url.partition("#")[0] + f"#/{path}")
             page.wait_for_timeout(800)
-            found[path] = page.evaluate(wide)
+            found[path] = page.evaluate(BEYOND)
         # The cells of a row stand below each other, named by their columns.
         cell = page.get_by_role("row", name="ml/waits").first.get_by_role("cell").first
         assert (
@@ -294,7 +217,7 @@ def test_no_view_is_wider_than_a_phone(browser, tmp_path):
     with opened(browser, RunDesk(tmp_path)) as page:
         page.set_viewport_size({"width": 390, "height": 844})
         page.get_by_role("img").first.wait_for()
-        found["run"] = page.evaluate(wide)
+        found["run"] = page.evaluate(BEYOND)
     assert {path: over for path, over in found.items() if over} == {}
 
 
@@ -667,6 +590,39 @@ def test_a_simulation_of_a_hundred_thousand_events_is_played(browser, tmp_path):
         assert page.faults == []
 
 
+WEEK = (
+    "name: a week\nfleet: {nodes: [{name: n, count: 4, cpu: 16, gpus: 4}]}\n"
+    "workload: {pods: [{name: p, count: 160, every: 1h, duration: 5h, cpu: 2, gpus: 2, user: ann}]}\n"
+    "faults: [{node: n-0, at: 2d, for: 6h}]\nscheduler: firstfit\n"
+)
+
+
+def test_a_recorded_week_is_opened_and_looked_at_by_day(browser, tmp_path):
+    scenario = tmp_path / "week.yaml"
+    scenario.write_text(WEEK)
+    reports.write(dispatch.begin(scenarios.load(scenario)).go(), tmp_path / "week", parquet=False)
+    with opened(browser, RunDesk(tmp_path / "week")) as page:
+        page.get_by_role("heading", name="a week · firstfit · seed 0").wait_for()
+        slider = page.get_by_role("slider", name="Time")
+        assert float(slider.get_attribute("max")) > 6.5 * 86_400
+        # Offered is a speed at which the week takes about two minutes at most.
+        assert page.get_by_role("combobox", name="Speed").input_value() == "10000"
+        slider.fill(str(3.5 * 86_400))
+        page.get_by_role("heading", name="At 3d 12:00:00: 5").wait_for()
+        row = page.get_by_role("row", name="p-84")
+        assert row.get_by_role("cell").all_inner_texts()[:2] == ["3d 12:00:00", "3d 17:00:00"]
+        curves = page.get_by_role("list", name="Curves, with their values at 3d 12:00:00")
+        curves.get_by_text("GPUs 62.5 %").wait_for()
+        # A day of the week: zoomed in three times, an eighth of it is shown around the time.
+        for _ in range(3):
+            page.get_by_role("button", name="Zoom in on time").click()
+        page.get_by_role("img", name="from 3d 01:").wait_for()
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.get_by_role("region", name="16 lanes of devices").wait_for()
+        assert page.evaluate(BEYOND) == 0
+        assert page.faults == []
+
+
 def test_what_the_window_has_seen_of_a_cluster_is_looked_at_again(browser):
     clock = WallClock()
     server = Server(clock)
@@ -693,42 +649,66 @@ def test_what_the_window_has_seen_of_a_cluster_is_looked_at_again(browser):
         assert page.faults == []
 
 
-@pytest.mark.skipif(not AXE.is_file(), reason="no axe-core: run `make ui`")
+@needs_axe
+@pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_serious_fault_in_any_view(browser, scheme, tmp_path):
+def test_axe_finds_no_fault_in_any_view(browser, scheme, width, tmp_path):
     outputs.write(result(), tmp_path, parquet=False)
+    found = {}
+    size = {"width": width, "height": 844}
     with opened(browser, desk(), color_scheme=scheme) as page:
+        page.set_viewport_size(size)
         page.get_by_role("application").focus()
         page.keyboard.press("ArrowRight")
         page.get_by_role("complementary").wait_for()
-        found = {"Fleet": axe(page)}
+        found["fleet"] = axe(page)
         page.get_by_role("button", name="Table").click()
-        found["Table"] = axe(page)
+        found["table"] = axe(page)
+        tab(page, "Story")
+        found["no story"] = axe(page)
         tab(page, "Waiting")
+        page.get_by_role("heading", level=3).first.wait_for()
+        found["causes"] = axe(page)
         page.get_by_role("button", name="pod ml/waits").click()
         page.get_by_role("heading", name="What would help").wait_for()
-        found["Waiting"] = axe(page)
+        found["waiting"] = axe(page)
+        page.get_by_role("button", name="Show on the map").first.click()
+        page.get_by_text("it starts on n1 with 2 devices").wait_for()
+        found["tried"] = axe(page)
         page.get_by_role("button", name="Show its story").click()
         page.get_by_text("could serve the request now").wait_for()
-        found["Story"] = axe(page)
+        found["story"] = axe(page)
         tab(page, "What if")
         page.get_by_role("button", name="Add to the list").click()
         page.get_by_role("button", name="What happens?").click()
         page.get_by_text("nodes before").wait_for()
-        found["What if"] = axe(page)
-    with opened(browser, RunDesk(tmp_path), color_scheme=scheme) as page:
+        found["what if"] = axe(page)
+        page.get_by_role("button", name="Which pods have to move?").click()
+        page.get_by_text("pods fit").wait_for()
+        found["moves"] = axe(page)
+        page.goto(page.url.partition("#")[0] + "#/waiting/pod/ml/gone")
+        page.get_by_role("alert").wait_for()
+        found["gone"] = axe(page)
+    with opened(browser, desk([], live=True), color_scheme=scheme) as page:
+        page.set_viewport_size(size)
+        page.get_by_text("This cluster has no nodes.").wait_for()
+        page.locator("summary").click()
+        found["empty, changes open"] = axe(page)
+        page.keyboard.press("Escape")
+        tab(page, "Waiting")
+        found["nothing waits"] = axe(page)
+    with opened(browser, desk(live=True), color_scheme=scheme) as page:
+        page.set_viewport_size(size)
+        page.get_by_text("2 nodes").wait_for()
+        tab(page, "Time")
         page.get_by_role("img").first.wait_for()
-        found["Time"] = axe(page)
+        found["history"] = axe(page)
+    refused = Desk(ForbiddenSource(), ManualClock(), "a lab", live=True)
+    with opened(browser, refused, color_scheme=scheme) as page:
+        page.get_by_role("alert").wait_for()
+        found["forbidden"] = axe(page)
+    with opened(browser, RunDesk(tmp_path), color_scheme=scheme) as page:
+        page.set_viewport_size(size)
+        page.get_by_role("img").first.wait_for()
+        found["run"] = axe(page)
     assert {view: faults for view, faults in found.items() if faults} == {}
-
-
-def axe(page):
-    """Return the serious and critical faults that axe-core finds: rule and place."""
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("() => axe.run({resultTypes: ['violations']})")
-    return [
-        (fault["id"], node["html"][:200], node["failureSummary"][-200:])
-        for fault in found["violations"]
-        if fault["impact"] in {"serious", "critical"}
-        for node in fault["nodes"][:3]
-    ]

@@ -72,6 +72,7 @@ export function HistoryView({ history, fleet, version, onNode }: { history: Hist
         <Map fleet={fleet} scene={scene} label="The fleet at the chosen time." onChoose={(node) => node >= 0 && onNode(fleet.nodeName(node))} />
       </section>
       <div class="page time">
+        <h2 class="unseen">Time</h2>
         <p class="quiet">What this window has seen since {daytime(timeline.begin)}; nothing is kept when you close it.</p>
         <Board timeline={timeline} states={fleet.data.states} what="Held by" label={daytime} onTime={setAt} live />
       </div>

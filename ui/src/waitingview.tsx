@@ -41,6 +41,7 @@ export function WaitingView({ waiting, fleet, chosen, onChoose, onStory, onNode 
   return (
     <section class={`split waiting ${chosen ? "chosen" : ""}`} aria-label="Waiting">
       <div class="list">
+        <h2 class="unseen">What waits, by cause</h2>
         <div class="bar">
           <label>Search <input type="search" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></label>
           <span class="quiet" role="status">

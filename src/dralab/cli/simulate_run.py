@@ -77,7 +77,8 @@ class ScenarioOptions:
         flags="--parquet/--no-parquet",
     )
     picture: str | None = opt(
-        "Also write the charts as a picture (needs the extra `picture`).", ["png", "svg"]
+        "Also write the charts as a picture for a paper (needs the extra `picture`).",
+        ["pdf", "png", "svg"],
     )
 
 

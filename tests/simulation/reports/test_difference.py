@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from dralab.cli.main import main
-from dralab.simulation.reports import difference
+from dralab.simulation.reports import difference, gantt
 
 SCENARIO = (
     "fleet: {nodes: [{name: n, count: 2, cpu: 2}]}\n"
@@ -56,6 +56,18 @@ def test_what_differs_is_counted_and_drawn(reports):
     assert "elsewhere" in table.stdout
 
 
+def test_many_differences_are_how_much_more_of_each_node_was_held(reports, monkeypatch):
+    monkeypatch.setattr(gantt, "MOST_RECTS", 2)
+    first, second = difference.read(reports / "a"), difference.read(reports / "b")
+    chart = difference.page(first, second).charts[0]
+    assert (chart["kind"], chart["rows"]) == ("heat", ["n-0", "n-1"])
+    values = [value for row in chart["values"] for value in row]
+    assert min(values) < 0 < max(values)
+    same = difference.page(first, first).charts[0]
+    assert same["kind"] == "gantt"
+    assert same["rects"] == []
+
+
 def test_a_task_of_one_run_alone_is_counted(reports):
     path = reports / "b" / "tasks.csv"
     lines = path.read_text().splitlines()
@@ -85,4 +97,4 @@ def test_a_report_that_cannot_be_read_is_named(reports, name, change, problem):
 
 def test_lanes_are_in_the_order_of_their_numbers():
     names = ["n-10", "n-2/gpu1", "n-2", "a"]
-    assert sorted(names, key=difference._natural) == ["a", "n-2", "n-2/gpu1", "n-10"]
+    assert sorted(names, key=gantt.natural) == ["a", "n-2", "n-2/gpu1", "n-10"]

@@ -1,6 +1,7 @@
 import json
 import re
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
@@ -8,9 +9,9 @@ from click.testing import CliRunner
 
 from dralab.cli.main import main
 from dralab.simulation import dispatch
-from dralab.simulation.reports import page as charts
+from dralab.simulation.reports import gantt as charts
 from dralab.simulation.reports import run as reports
-from dralab.simulation.reports.page import ReportPage
+from dralab.simulation.reports.page import ReportPage, distinct, thin
 from dralab.simulation.results import outputs
 from dralab.simulation.results.result import StateSample
 from dralab.simulation.scenario import scenario as scenarios
@@ -58,11 +59,11 @@ def test_a_long_series_is_thinned_but_keeps_the_longest_queue_and_the_end():
     samples = [
         StateSample(i * 10, 7777 if i == 4321 else i % 5, 0, 0, 0, 0.0) for i in range(10_000)
     ]
-    thinned = charts.thin(samples, 100)
+    thinned = thin(samples, 100)
     assert len(thinned) <= 103
     assert max(sample.waiting for sample in thinned) == 7777
     assert thinned[-1] == samples[-1]
-    assert charts.thin(samples[:50], 100) == samples[:50]
+    assert thin(samples[:50], 100) == samples[:50]
 
 
 def test_the_folder_of_a_run_has_every_file_and_the_same_bytes_each_time(result, tmp_path):
@@ -107,7 +108,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_run(tmp_path):
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("kind", ["png", "svg"])
+@pytest.mark.parametrize("kind", ["pdf", "png", "svg"])
 def test_the_charts_can_be_a_picture(result, tmp_path, kind):
     pytest.importorskip("matplotlib", reason="the extra picture is not installed")
     for name in ("a", "b"):
@@ -115,6 +116,67 @@ def test_the_charts_can_be_a_picture(result, tmp_path, kind):
     content = (tmp_path / "a" / f"report.{kind}").read_bytes()
     assert len(content) > 10_000
     assert content == (tmp_path / "b" / f"report.{kind}").read_bytes()
+    # Letters are kept as text, their font is in the file, and it is as wide as a page.
+    if kind == "svg":
+        assert b">in use (%)</text>" in content
+        assert b'width="504pt"' in content
+    if kind == "pdf":
+        assert b"/FontFile2" in content
+        assert b"/MediaBox [ 0 0 504 504 ]" in content
+
+
+def test_curves_that_cover_each_other_are_one(result):
+    of_one_model = replace(
+        result,
+        types={"A100": result.capacity["gpu"]},
+        samples=[sample._replace(types=(sample.gpu,)) for sample in result.samples],
+    )
+    in_use = reports.page(of_one_model).charts[0]["series"]
+    assert [each["name"] for each in in_use] == ["cpu", "memory", "gpu, gpu[A100]"]
+    assert len({tuple(each["y"]) for each in in_use}) == len(in_use)
+    other = [{"name": "a", "y": [1, 2]}, {"name": "b", "y": [1, 3]}]
+    assert distinct(other) == other
+
+
+def test_a_gantt_of_too_many_boxes_is_the_share_of_each_node_that_was_held(result, monkeypatch):
+    exact = sum(end - start for _, start, end, _ in charts.gantt(result)["rects"])
+    monkeypatch.setattr(charts, "MOST_RECTS", 5)
+    chart = charts.gantt(result)
+    lanes = {result.lanes[lane] for task in result.tasks for lane in task.lanes}
+    nodes = sorted({lane.partition("/")[0] for lane in lanes}, key=charts.natural)
+    assert (chart["kind"], chart["rows"]) == ("heat", nodes)
+    width = chart["end"] / charts.STRETCHES
+    held = sum(
+        share / 100 * width * sum(lane.partition("/")[0] == node for lane in lanes)
+        for node, row in zip(chart["rows"], chart["values"], strict=True)
+        for share in row
+    )
+    assert held == pytest.approx(exact, rel=0.01)
+
+
+def test_many_nodes_are_a_few_rows_in_the_order_of_their_numbers():
+    lanes = [f"n-{number}/gpu-0" for number in range(120)]
+    stays = [charts.Stay(["n-0/gpu-0", "n-7/gpu-0"], 0.0, 50.0)]
+    rows, shares = charts.occupancy(lanes, stays, 100.0)
+    assert rows[:2] == ["n-0 … n-2", "n-3 … n-5"]
+    assert len(rows) == 40
+    # One lane of three in the first row, and one in the third, for half of the time.
+    assert [sum(row) / len(row) for row in shares[:4]] == pytest.approx([1 / 6, 0, 1 / 6, 0])
+
+
+def test_every_number_of_a_page_says_what_it_means(result):
+    found = reports.page(result)
+    names = [
+        row[0] for chart in found.charts if chart["title"] == "All numbers" for row in chart["rows"]
+    ]
+    assert names
+    assert {*names, *(name for name, *_ in found.cards)} <= found.meanings.keys()
+    kinds = dict(zip(names, found.charts[-2]["rowKinds"], strict=True))
+    expected = {
+        "wait_mean": "time", "wait_fairness": "number", "makespan": "time", "success_rate": "share",
+        "utilisation_gpu": "share", "slowdown_mean": "number", "tasks": "number",
+    }  # fmt: skip
+    assert {name: kinds[name] for name in expected} == expected
 
 
 def test_an_empty_page_is_still_a_page():

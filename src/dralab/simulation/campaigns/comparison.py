@@ -14,6 +14,17 @@ COLUMNS = (
     "difference", "difference_ci95", "significant",
 )  # fmt: skip
 RUN_COLUMNS = ("scenario", "scheduler", "seed")
+MEANINGS = {
+    "runs": "seeds that were run and have this number",
+    "mean": "mean over the seeds",
+    "sd": "standard deviation over the seeds (n - 1)",
+    "ci95": "half of the interval that holds the mean with 95 % (Student's t)",
+    "difference": "the mean difference from the baseline's run of the same seed",
+    "difference_ci95": "half of the interval that holds it with 95 % (Student's t)",
+    "significant": "that interval leaves out zero",
+}
+# Columns in the unit of the metric.
+IN_ITS_UNIT = {"mean", "sd", "ci95", "difference", "difference_ci95"}
 
 
 def rows(campaign: Campaign, found: Mapping[CampaignCase, Numbers]) -> list[dict[str, Any]]:
@@ -73,13 +84,8 @@ def page(
         title=campaign.name,
         subtitle=f"{len(campaign.cases):,} runs · compared with {campaign.baseline}",
         charts=[*_bars(table), _table(table), _runs(campaign, found)],
-        definitions=[
-            ("sd", "standard deviation over the seeds (n - 1)"),
-            ("ci95", "half of the interval that holds the mean with 95 % (Student's t)"),
-            ("difference", "the mean difference from the baseline's run of the same seed"),
-            ("difference_ci95", "half of the interval that holds it with 95 % (Student's t)"),
-            ("significant", "that interval leaves out zero"),
-        ],
+        definitions=list(MEANINGS.items()),
+        meanings=MEANINGS | metrics.meanings(campaign.compared),
     )
 
 
@@ -89,7 +95,7 @@ def _bars(table: list[dict[str, Any]]) -> Iterator[Chart]:
         groups.setdefault((row["metric"], row["scenario"]), []).append(row)
     for (metric, scenario), members in groups.items():
         yield {
-            "kind": "bars", "half": True, "title": metric,
+            "kind": "bars", "half": True, "title": metric, "yKind": metrics.kind_of(metric),
             "text": f"{scenario}, mean over seeds; the lines span 95 % confidence",
             "labels": [row["scheduler"] for row in members],
             "values": [row["mean"] for row in members],
@@ -101,9 +107,12 @@ def _table(table: list[dict[str, Any]]) -> Chart:
     return {
         "kind": "table",
         "title": "All means",
-        "text": "Click a heading to sort.",
-        "columns": [[column, "number"] for column in COLUMNS],
+        "text": "A heading sorts.",
+        "columns": [
+            [column, "by row" if column in IN_ITS_UNIT else "number"] for column in COLUMNS
+        ],
         "rows": [[row[column] for column in COLUMNS] for row in table],
+        "rowKinds": [metrics.kind_of(row["metric"]) for row in table],
     }
 
 
@@ -112,7 +121,7 @@ def _runs(campaign: Campaign, found: Mapping[CampaignCase, Numbers]) -> Chart:
     return {
         "kind": "table",
         "title": "All runs",
-        "columns": [[name, "" if name in RUN_COLUMNS[:2] else "number"] for name in names],
+        "columns": [[name, metrics.kind_of(name)] for name in names],
         "rows": run_rows(campaign, found),
     }
 

@@ -5,7 +5,7 @@ Both are read from the tables that `--report` wrote, whatever scheduler made the
 
 import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -13,13 +13,23 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from dralab.scenarios.errors import InputError, content_of
-from dralab.simulation.reports.page import MOST_LANES, MOST_RECTS, Chart, ReportPage
+from dralab.simulation.reports.gantt import Stay, is_dense, natural, occupancy
+from dralab.simulation.reports.page import Chart, ReportPage
 from dralab.simulation.results import metrics
 
 COLUMNS: Final = ("id", "submitted", "started", "ended", "wait", "places")
 MOST_ROWS: Final = 2000
 # What the tables can hold: microseconds.
 SAME: Final = 2e-6
+
+COUNTS: Final = {
+    "same": "tasks that ran at the same time and place",
+    "earlier": "tasks that began earlier in the second run",
+    "later": "tasks that began later in the second run",
+    "elsewhere": "tasks that ran on other nodes or devices",
+    "only in first": "tasks that the second run does not have",
+    "only in second": "tasks that the first run does not have",
+}
 
 
 class TaskInterval(NamedTuple):
@@ -128,11 +138,10 @@ def page(first: RecordedRun, second: RecordedRun) -> ReportPage:
         cards=[(name.replace("_", " "), value, "number") for name, value in counts.items()],
         charts=[_gantt(first, second), _numbers(found), _changed(first, second)],
         definitions=[
-            ("same", "tasks that ran at the same time and place"),
-            ("earlier, later", "tasks that began so in the second run"),
-            ("elsewhere", "tasks that ran on other nodes or devices"),
+            *COUNTS.items(),
             *((name.replace("_", " "), text) for name, text in metrics.DEFINITIONS.items()),
         ],
+        meanings=COUNTS | metrics.meanings(found["numbers"]),
     )
 
 
@@ -144,44 +153,75 @@ def _gantt(first: RecordedRun, second: RecordedRun) -> Chart:
             twin = other.tasks.get(name)
             if stay.started is not None and (twin is None or not stay.same_as(twin)):
                 drawn.append((group, name, stay))
-    names = sorted({place for _, _, stay in drawn for place in stay.places}, key=_natural)
-    lanes = names[:MOST_LANES]
-    place = {name: index for index, name in enumerate(lanes)}
+    names = sorted({place for _, _, stay in drawn for place in stay.places}, key=natural)
+    end = max([first.end, second.end, 1.0])
+    if is_dense(len(names), sum(len(stay.places) for _, _, stay in drawn)):
+        return _dense(drawn, names, end, (first.end, second.end))
+    place = {name: index for index, name in enumerate(names)}
     tasks: list[list[Any]] = []
     rects: list[list[float]] = []
-    left_out = 0
     for group, name, stay in drawn:
-        here = [place[lane] for lane in stay.places if lane in place]
-        if not here or stay.started is None or len(rects) + len(here) > MOST_RECTS:
-            left_out += 1
-            continue
-        end = stay.ended if stay.ended is not None else (first, second)[group].end
+        until = stay.ended if stay.ended is not None else (first, second)[group].end
         # Halves of a lane: the first run above, the second below.
-        rects += [[lane, stay.started, end, len(tasks)] for lane in here]
+        rects += [[place[lane], stay.started or 0.0, until, len(tasks)] for lane in stay.places]
         tasks.append([name, group, stay.wait or 0.0])
-    text = "Only what differs: in the first run, and in the second."
-    if left_out:
-        text += f" {left_out:,} stays are not drawn."
     return {
         "kind": "gantt",
         "title": "What differs",
-        "text": text,
-        "lanes": lanes,
+        "text": "Only what differs: above in the first run, below in the second.",
+        "lanes": names,
         "groups": ["first", "second"],
         "tasks": tasks,
         "rects": rects,
-        "end": max([first.end, second.end, 1.0]),
+        "end": end,
+        "halves": True,
+    }
+
+
+def _dense(
+    drawn: Sequence[tuple[int, str, TaskInterval]],
+    names: Sequence[str],
+    end: float,
+    ends: tuple[float, float],
+) -> Chart:
+    """Return by how much more of each node was held in one of the runs."""
+
+    def held(run: int) -> tuple[list[str], list[list[float]]]:
+        last = ends[run]
+        stays = [
+            Stay(stay.places, stay.started or 0.0, last if stay.ended is None else stay.ended)
+            for group, _, stay in drawn
+            if group == run
+        ]
+        return occupancy(names, stays, end)
+
+    rows, first = held(0)
+    _, second = held(1)
+    return {
+        "kind": "heat",
+        "title": "What differs",
+        "text": "By how much more of the time a row was held in one of the runs: "
+        "above in the first, below in the second.",
+        "rows": rows,
+        "values": [
+            [round(100 * (two - one)) for one, two in zip(*shares, strict=True)]
+            for shares in zip(first, second, strict=True)
+        ],
+        "end": end,
         "halves": True,
     }
 
 
 def _numbers(found: Mapping[str, Any]) -> Chart:
-    rows = [
-        [name, row["first"], row["second"], row["difference"]]
-        for name, row in found["numbers"].items()
-    ]
-    columns = [["number", ""], *([name, "number"] for name in ("first", "second", "difference"))]
-    return {"kind": "table", "title": "Numbers", "columns": columns, "rows": rows}
+    numbers = found["numbers"]
+    columns = ("first", "second", "difference")
+    return {
+        "kind": "table",
+        "title": "Numbers",
+        "columns": [["number", ""], *([name, "by row"] for name in columns)],
+        "rows": [[name, *(row[column] for column in columns)] for name, row in numbers.items()],
+        "rowKinds": [metrics.kind_of(name) for name in numbers],
+    }
 
 
 def _changed(first: RecordedRun, second: RecordedRun) -> Chart:
@@ -215,18 +255,3 @@ def _same(one: float | None, two: float | None) -> bool:
     if one is None or two is None:
         return one is two
     return abs(one - two) < SAME
-
-
-def _natural(name: str) -> list[tuple[int, int, str]]:
-    """Return a key by which `n-2` comes before `n-10`."""
-    parts = []
-    digits = ""
-    for character in [*name, ""]:
-        if character.isdecimal():
-            digits += character
-            continue
-        if digits:
-            parts.append((0, int(digits), ""))
-            digits = ""
-        parts.append((1, 0, character))
-    return parts

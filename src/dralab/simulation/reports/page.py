@@ -1,10 +1,10 @@
 """One HTML file that holds everything: data, style and script. It loads nothing.
 
-Charts are data (`lines`, `bars`, `gantt`, `table`); the script draws them. Long series are thinned
-to what a screen can show, and what was left out is said on the page.
+Charts are data (`lines`, `bars`, `gantt`, `heat`, `table`); the script draws them. Long series are
+thinned to what a screen can show, and what was left out is said on the page.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -13,9 +13,7 @@ from typing import Any, Final
 import orjson
 
 from dralab import __version__
-from dralab.kernel.clock import SECOND
-from dralab.simulation.results import metrics
-from dralab.simulation.results.result import Result, StateSample
+from dralab.simulation.results.result import StateSample
 
 Chart = Mapping[str, Any]
 
@@ -33,7 +31,7 @@ FRAME: Final = """<!doctype html>
 </head>
 <body>
 <main></main>
-<div id="tip"></div>
+<div id="tip" role="status"></div>
 <script type="application/json" id="data">{data}</script>
 <script>
 {script}</script>
@@ -44,7 +42,10 @@ FRAME: Final = """<!doctype html>
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPage:
-    """A page: cards on top (name, value, kind), charts below, definitions at the end."""
+    """A page: cards on top (name, value, kind), charts below, definitions at the end.
+
+    `meanings` explain names where they stand: of cards, columns, and first cells of rows.
+    """
 
     title: str
     subtitle: str = ""
@@ -52,6 +53,7 @@ class ReportPage:
     cards: Sequence[tuple[str, Any, str]] = ()
     charts: Sequence[Chart] = ()
     definitions: Sequence[tuple[str, str]] = field(default=())
+    meanings: Mapping[str, str] = field(default_factory=dict)
 
     def html(self) -> str:
         """Return the whole file."""
@@ -63,6 +65,7 @@ class ReportPage:
                 "cards": list(self.cards),
                 "charts": list(self.charts),
                 "definitions": list(self.definitions),
+                "meanings": dict(self.meanings),
             }
         ).decode()
         here = resources.files(__package__)
@@ -84,10 +87,6 @@ def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
-MOST_RECTS: Final = 20_000
-MOST_LANES: Final = 200
-
-
 def thin(samples: Sequence[StateSample], most: int) -> list[StateSample]:
     """Return about `most` samples at most: of each interval the one with most waiting."""
     if len(samples) <= most:
@@ -102,51 +101,14 @@ def thin(samples: Sequence[StateSample], most: int) -> list[StateSample]:
     return [*kept.values(), samples[-1]]
 
 
-def gantt(result: Result) -> Chart:
-    """Return the Gantt of tasks; unused lanes are left out."""
-    used = sorted(
-        {lane for task in result.tasks for lane in task.lanes}
-        | {lane for lane, _, _ in result.outages}
-    )
-    lanes = used[:MOST_LANES]
-    place = {lane: index for index, lane in enumerate(lanes)}
-    groups: dict[str, int] = {}
-    tasks: list[list[Any]] = []
-    rects: list[list[float]] = []
-    left_out = 0
-    for task in result.tasks:
-        if task.started is None:
-            continue
-        end = (result.end if task.ended is None else task.ended) / SECOND
-        here = [place[lane] for lane in task.lanes if lane in place]
-        if not here or len(rects) + len(here) > MOST_RECTS:
-            left_out += 1
-            continue
-        group = groups.setdefault(task.user or task.id, len(groups))
-        start = task.started / SECOND
-        rects += [[lane, start, end, len(tasks)] for lane in here]
-        tasks.append([task.id, group, metrics.wait(task)])
-    ran = {lane for task in result.tasks for lane in task.lanes}
-    text = f"{len(ran):,} of {len(result.lanes):,} nodes and devices were used."
-    if result.outages:
-        text += " Hatched: down."
-    if len(lanes) < len(used):
-        text += f" The first {len(lanes)} of them are shown."
-    if left_out:
-        text += f" {left_out:,} tasks are not drawn."
-    users = len(groups) < len(tasks)
-    return {
-        "kind": "gantt",
-        "title": "Who ran where" + (" (a colour per user)" if users else ""),
-        "text": text,
-        "lanes": [result.lanes[lane] for lane in lanes],
-        "groups": list(groups) if users else [""] * len(groups),
-        "tasks": tasks,
-        "rects": rects,
-        "outages": [
-            [place[lane], start / SECOND, end / SECOND]
-            for lane, start, end in result.outages
-            if lane in place
-        ],
-        "end": max([result.end / SECOND, *(rect[2] for rect in rects)], default=1.0),
-    }
+def distinct(series: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return curves, those that would cover each other as one with all their names.
+
+    >>> distinct([{"name": "gpu", "y": [1]}, {"name": "cpu", "y": [2]}, {"name": "b", "y": [1]}])
+    [{'name': 'gpu, b', 'y': [1]}, {'name': 'cpu', 'y': [2]}]
+    """
+    found: dict[tuple[float, ...], dict[str, Any]] = {}
+    for each in series:
+        known = found.setdefault(tuple(each["y"]), {**each, "name": ""})
+        known["name"] = f"{known['name']}, {each['name']}".removeprefix(", ")
+    return list(found.values())

@@ -8,12 +8,25 @@ from pathlib import Path
 from typing import Final
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.reports.page import Chart, ReportPage, gantt, thin
+from dralab.simulation.reports.gantt import gantt
+from dralab.simulation.reports.page import Chart, ReportPage, distinct, thin
 from dralab.simulation.results import metrics, outputs
 from dralab.simulation.results.result import Result
 
 MOST_POINTS: Final = 1500
 MOST_ROWS: Final = 2000
+CARDS: Final = {
+    "makespan": "makespan",
+    "mean wait": "wait_mean",
+    "longest wait": "wait_max",
+    "mean bounded slowdown": "bounded_slowdown_mean",
+    "tasks an hour": "throughput_per_hour",
+    "never started": "never_started",
+    "cost": "cost",
+    "idle cost": "idle_cost",
+    "most nodes": "most_nodes",
+}
+"""The numbers on top, by what they are called there."""
 
 
 def write(
@@ -38,31 +51,21 @@ def page(result: Result) -> ReportPage:
     notes = list(result.notes)
     if not result.complete:
         notes.append("This run was stopped before its end.")
+    cards = {title: name for title, name in CARDS.items() if name in numbers} | {
+        f"{name} in use": f"utilisation_{name}"
+        for name in result.capacity
+        if f"utilisation_{name}" in numbers
+    }
     return ReportPage(
         title=result.name,
         subtitle=f"{result.scheduler} · seed {result.seed} · {numbers['tasks']:,} tasks"
         f" on {len([lane for lane in result.lanes if '/' not in lane]):,} nodes",
         notes=notes,
-        cards=[
-            ("makespan", numbers["makespan"], "time"),
-            ("mean wait", numbers["wait_mean"], "time"),
-            ("longest wait", numbers["wait_max"], "time"),
-            ("mean bounded slowdown", numbers["bounded_slowdown_mean"], "number"),
-            *(
-                (f"{name} in use", 100 * float(numbers[f"utilisation_{name}"] or 0), "percent")
-                for name in result.capacity
-                if f"utilisation_{name}" in numbers
-            ),
-            ("tasks an hour", numbers["throughput_per_hour"], "number"),
-            ("never started", numbers["never_started"], "number"),
-            *(
-                (name.replace("_", " "), numbers[name], "number")
-                for name in ("cost", "idle_cost", "most_nodes")
-                if name in numbers
-            ),
-        ],
+        cards=[(title, numbers[name], metrics.kind_of(name)) for title, name in cards.items()],
         charts=list(_charts(result)),
         definitions=[(name.replace("_", " "), text) for name, text in metrics.DEFINITIONS.items()],
+        meanings=metrics.meanings(numbers)
+        | {title: metrics.definition_of(name) for title, name in cards.items()},
     )
 
 
@@ -76,11 +79,12 @@ def _charts(result: Result) -> Iterator[Chart]:
             used = result.in_use(name)
             uses.append({"name": name, "y": [round(100 * used(s) / capacity, 3) for s in thinned]})
     yield common | {
-        "title": "In use", "series": uses, "yKind": "percent", "most": 100, "fill": True,
-        "half": True,
+        "title": "In use", "series": distinct(uses), "yKind": "percent", "most": 100,
+        "fill": True, "half": True,
     }  # fmt: skip
     yield common | {
         "title": "Waiting and running",
+        "unit": "tasks",
         "series": [
             {"name": "waiting", "y": [s.waiting for s in thinned]},
             {"name": "running", "y": [s.running for s in thinned]},
@@ -94,6 +98,7 @@ def _charts(result: Result) -> Iterator[Chart]:
         idle = [result.capacity["gpu"] - s.gpu for s in thinned]
         yield common | {
             "title": "Fragmentation",
+            "unit": "GPUs",
             "text": "GPUs that are idle, and of those what the typical pods cannot use.",
             "series": [
                 {"name": "idle GPUs", "y": [round(v / 1000, 3) for v in idle]},
@@ -103,6 +108,7 @@ def _charts(result: Result) -> Iterator[Chart]:
     if result.refusals or any(task.evictions for task in result.tasks):
         yield common | {
             "title": "Refused and evicted",
+            "unit": "times",
             "text": "Counted from the beginning.",
             "series": [
                 {"name": "refused", "y": [s.refused for s in thinned]},
@@ -112,7 +118,8 @@ def _charts(result: Result) -> Iterator[Chart]:
     if result.joules is not None:
         yield common | {
             "title": "Energy",
-            "text": "Joules from the beginning.",
+            "unit": "J",
+            "text": "Counted from the beginning.",
             "series": [{"name": "joules", "y": [round(s.joules, 3) for s in thinned]}],
         }
     yield from waits(result)
@@ -163,19 +170,25 @@ def waits(result: Result) -> Iterator[Chart]:
     for value in values:
         counts[next(index for index, edge in enumerate(edges) if value <= edge)] += 1
     yield {
-        "kind": "bars", "title": "Tasks by wait", "half": True, "labels": names, "values": counts,
+        "kind": "bars", "title": "Tasks by wait", "unit": "tasks", "half": True,
+        "labels": names, "values": counts,
         "text": "How many waited up to so long.",
     }  # fmt: skip
 
 
 def number_table(result: Result) -> Chart:
-    """Return all numbers of the run; their definitions are at the end of the page."""
+    """Return all numbers of the run; what they say is shown with their names."""
+    numbers = metrics.metrics_of(result)
     rows = [
-        [name, None if value is None else round(float(value), 6)]
-        for name, value in metrics.metrics_of(result).items()
+        [name, None if value is None else round(float(value), 6)] for name, value in numbers.items()
     ]
-    columns = [["number", ""], ["value", "number"]]
-    return {"kind": "table", "title": "All numbers", "columns": columns, "rows": rows}
+    return {
+        "kind": "table",
+        "title": "All numbers",
+        "columns": [["number", ""], ["value", "by row"]],
+        "rows": rows,
+        "rowKinds": [metrics.kind_of(name) for name in numbers],
+    }
 
 
 def task_table(result: Result) -> Chart:
@@ -191,7 +204,7 @@ def task_table(result: Result) -> Chart:
         [r[0], r[1], r[2], r[3], r[5], r[6], r[7], r[8], r[10], r[11], r[13][:60], r[15]]
         for r in rows[:MOST_ROWS]
     ]
-    text = "Longest wait first; click a heading to sort."
+    text = "Longest wait first; a heading sorts."
     if len(rows) > MOST_ROWS:
         text += f" The first {MOST_ROWS:,} of {len(rows):,}; all are in tasks.csv."
     return {"kind": "table", "title": "Tasks", "text": text, "columns": columns, "rows": shown}

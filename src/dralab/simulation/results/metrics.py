@@ -60,6 +60,8 @@ DEFINITIONS: Final[Mapping[str, str]] = {
     "refused": "how often tasks were refused, by reason",
 }
 
+SHARES: Final = ("success_rate", "utilisation_", "fragmentation_of_gpu")
+
 
 def definition_of(name: str) -> str:
     """Return the definition of a number. KeyError."""
@@ -83,9 +85,26 @@ def titled(name: str) -> str:
     >>> titled("wait_p95"), titled("tasks")
     ('wait_p95 (s)', 'tasks')
     """
-    base, _, kind = name.rpartition("_")
-    unit = UNITS.get(base if kind in SPREAD else name)
+    unit = unit_of(name)
     return f"{name} ({unit})" if unit else name
+
+
+def unit_of(name: str) -> str:
+    """Return the unit of a number; most have none."""
+    base, _, kind = name.rpartition("_")
+    return UNITS.get(base if kind in SPREAD else name, "")
+
+
+def meanings(names: Iterable[str]) -> dict[str, str]:
+    """Return what numbers mean, of those that are known."""
+    return {name: definition_of(name) for name in names if is_known(name)}
+
+
+def kind_of(name: str) -> str:
+    """Return how a number is written: as a `time` in seconds, a `share` of 1, or a `number`."""
+    if unit_of(name) == "s":
+        return "time"
+    return "share" if name.startswith(SHARES) else "number"
 
 
 def is_known(name: str) -> bool:

@@ -58,7 +58,7 @@ from dralab.simulation.scenario.workload import ScenarioWorkload, openb_pods
 from dralab.values import json_schema
 from dralab.values.json_schema import PYTHON, any_of, one_of_fields
 
-PICTURES: Final = ("png", "svg")
+PICTURES: Final = ("pdf", "png", "svg")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
