@@ -74,7 +74,7 @@ def _deaf() -> Iterator[None]:
 
 
 class DaskExecutor:
-    """Run unfinished cases; return all numbers. `progress` gets done, reused and all."""
+    """Workers of a Dask cluster (extra: distributed); its files must have the same paths."""
 
     def __init__(self, address: str) -> None:
         require("distributed", "--engine dask")
