@@ -38,7 +38,7 @@ class AsyncioSurroundings(TrialSurroundings, Protocol):
 
     @property
     def memory_server(self) -> MemoryServer:
-        """What serves it."""
+        """The server of its HTTP requests."""
         ...
 
 
@@ -96,7 +96,7 @@ class AsyncioProgram(ServedProgram):
         await main()
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        """Judge that the program has ended by itself."""
+        """Handle a program that has ended by itself."""
         error = None if task.cancelled() else task.exception()
         if error is None:
             self._end_as("returns", excused=False)
@@ -125,7 +125,7 @@ class AsyncioProgram(ServedProgram):
         self._loops[-1].close()
 
     def bury(self) -> None:
-        """End what all incarnations have left: the trial is over."""
+        """Clean up after all incarnations, at the end of the trial."""
         self.alive = False
         for loop in self._loops:
             loop.close()
@@ -143,5 +143,5 @@ def _kubeconfig(url: str) -> str:
 
 @cache
 def _folder() -> "tempfile.TemporaryDirectory[str]":
-    """Return a folder that goes with this process."""
+    """Return a folder that is removed with this process."""
     return tempfile.TemporaryDirectory(prefix="dralab-dst-")

@@ -1,4 +1,4 @@
-"""The certificate authority of a trial: made when the first certificate is signed, kept nowhere."""
+"""The certificate authority of a trial: created when the first certificate is signed, in memory."""
 
 from datetime import UTC, datetime, timedelta
 from functools import cache

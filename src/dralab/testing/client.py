@@ -1,4 +1,4 @@
-"""The client of a program under test: the server's own verbs, and faults on the way to them.
+"""The client of a program under test: the server's verbs, with injected faults.
 
 A fault is what a network, a server or another client can do. A conflict is made by a real write of
 another client, so that only requests that state a resourceVersion are refused for it. A lost
@@ -83,11 +83,11 @@ class ProgramClient:
 
     @property
     def kinds(self) -> Kinds:
-        """The kinds of the server, as a program knows them that asked at its start."""
+        """The kinds of the server, as a program saw them at its start."""
         return self._around.server.resources.kinds
 
     def cut(self) -> None:
-        """End its watches as a connection that is lost does; the program lives on."""
+        """End its watches like a lost connection; the program lives on."""
         watches, self._watches = self._watches, []
         for watch in watches:
             watch.cut(no_answer())
@@ -232,7 +232,7 @@ class ProgramClient:
     # --- what happens on the way ------------------------------------------------------------------
 
     def _ask(self, request: ProgramRequest, do: Callable[[], T]) -> T:
-        """Send a request, with what the plan has for it. ApiError, ProgramKilled, TrialEnded."""
+        """Send a request, with its planned fault. ApiError, ProgramKilled, TrialEnded."""
         self._process.check_alive(self._incarnation)
         plan, place = self._around.plan, (self._process.program, request.verb, request.plural)
         fault = plan.at_request(*place)
@@ -272,14 +272,14 @@ class ProgramClient:
         return self._around.plan.refusal(program, request.verb, request.plural, now)
 
     def _check_refused(self, request: ProgramRequest) -> None:
-        """ApiError: a fault lasts, and the request does not get through."""
+        """ApiError: a lasting fault refuses the request."""
         if (fault := self._refusal(request)) is not None:
             raise self._noted(request, lasting_refusal(fault))
 
     def _killed(
         self, request: ProgramRequest, do: Callable[[], T], fault: PlannedFault
     ) -> ProgramKilled:
-        """Kill the program around a write; return what ends its step."""
+        """Kill the program around a write; return the exception that ends its step."""
         if self._refusal(request) is not None:
             pass  # it does not reach the server
         elif fault.moment == "after":
@@ -316,7 +316,7 @@ class ProgramClient:
     def _old(
         self, request: ProgramRequest, fault: PlannedFault, selectors: Mapping[str, str]
     ) -> ObjectList | None:
-        """Return a list as it was some changes ago; None where there was nothing before."""
+        """Return a list as it was some changes ago; None if it did not exist."""
         resources = self._around.server.resources
         resource = request.resource
         kind = resources.kind(resource.group, resource.version, resource.plural)
@@ -345,7 +345,7 @@ class ProgramClient:
 
 
 def touch(around: TrialSurroundings, request: ProgramRequest) -> None:
-    """Have another client write to an object, where it exists."""
+    """Write to an object as another client, if it exists."""
     now = str(around.engine.clock.now())
     patch = {"metadata": {"annotations": {TOUCHED: now}}}
     try:

@@ -85,7 +85,7 @@ class CommandWorld(TrialWorld):
         return self.cluster.server
 
     def _computed(self) -> int:
-        """Return the processors' time of the programs, ended ones included, and of the server."""
+        """Return the CPU time of the programs, ended ones included, and of the server."""
         ended = machine.getrusage(machine.RUSAGE_CHILDREN)
         seconds = ended.ru_utime + ended.ru_stime
         for pid in self.supervisor.running:
@@ -102,7 +102,7 @@ class CommandWorld(TrialWorld):
         return self._edge
 
     def closing(self) -> None:
-        """Give the server the turns that it takes to close connections."""
+        """Give the server turns to close connections."""
         self._closing = CLOSING
 
     def soon_in_server(self, call: Callable[[], object]) -> None:
@@ -257,7 +257,7 @@ class ClockedProgram(ServedProgram):
         self.world.engine.after(down, self.start)
 
     def look(self) -> None:
-        """Report that it has ended by itself, if it has."""
+        """Check whether it has ended by itself."""
         if not self.alive or self._process is None or (code := self._process.poll()) is None:
             return
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
@@ -271,7 +271,7 @@ class ClockedProgram(ServedProgram):
         self.world.engine.after(RESTART_AFTER_CRASH, self.start)
 
     def pause(self, duration: int) -> None:
-        """Let it stand still: its threads do not go on, and what is sent to it waits."""
+        """Suspend it: its threads stop, and data sent to it is buffered."""
         if not self.alive or self._process is None or self.paused_until:
             return
         world, pid, incarnation = self.world, self._process.pid, self.incarnation

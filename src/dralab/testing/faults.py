@@ -1,4 +1,4 @@
-"""The faults: what a real cluster can do to a program, as data, and how a seed chooses them.
+"""The faults that a real cluster can cause, as data, and how a seed chooses them.
 
 A fault has a trigger that counts what the program does: its third create of pods, its fifth event
 of a watch, or a time. So a schedule means the same when other faults are left out of it.
@@ -203,7 +203,7 @@ class PlannedFault:
 
     @property
     def text(self) -> str:
-        """What happens, without the program."""
+        """The description, without the program."""
         return FAULTS[self.fault].text.format_map(
             {
                 "where": f"its {self.verb} of {self.resource} ({_ordinal(self.nth)})",
@@ -226,7 +226,7 @@ class PlannedFault:
 
 @dataclass(slots=True)
 class ObservedTraffic:
-    """What programs did in the run without faults: where faults can be triggered."""
+    """The requests of programs in the run without faults: where faults can be triggered."""
 
     requests: Counter[RequestPlace] = field(default_factory=Counter)
     events: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -365,7 +365,7 @@ class _Drawer:
         ]  # fmt: skip
 
     def _when(self) -> int:
-        """Return a time of the script, or a little after it: what it did last is at risk then."""
+        """Return a time during the script, or shortly after it."""
         during = self.chance.randrange(1, max(2, self.duration))
         if self.ages.random() < 0.8:
             return during
@@ -380,12 +380,12 @@ class _Drawer:
         return [p for p in self.writes if p[1].partition("/")[0] in {"update", "patch", "delete"}]
 
     def _nth(self, count: int) -> int:
-        """Return one of the times that something happened, or a little later: faults add some."""
+        """Return the number of an occurrence, or a little more: faults cause additional ones."""
         return self.chance.randrange(1, count + count // 4 + 2)
 
 
 def _ordinal(number: int) -> str:
-    """Return a number as a place in a row.
+    """Return a number as an ordinal.
 
     >>> [_ordinal(n) for n in (1, 2, 3, 4, 11, 22)]
     ['1st', '2nd', '3rd', '4th', '11th', '22nd']

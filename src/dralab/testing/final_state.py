@@ -57,14 +57,14 @@ class StateDifference:
 
 @dataclass(frozen=True, slots=True)
 class FinalState:
-    """What is left at the end: subject (`pods default/web-*`) → its objects, reduced, sorted."""
+    """The objects at the end: subject (`pods default/web-*`) → its reduced objects, sorted."""
 
     objects: Mapping[str, Sequence[JsonDict]]
 
     def differences(
         self, expected: "FinalState", varying: Collection[str] = ()
     ) -> Iterator[StateDifference]:
-        """Yield how this state differs from the expected one, but for paths that vary."""
+        """Yield the differences from the expected state, except paths that vary."""
         for subject in sorted({*self.objects, *expected.objects}):
             mine, theirs = self.objects.get(subject, ()), expected.objects.get(subject, ())
             if subject in varying:
@@ -102,7 +102,7 @@ def final_state(store: Store, ignore: Iterable[str] = ()) -> FinalState:
 
 
 def varying(states: Sequence[FinalState]) -> frozenset[str]:
-    """Return the paths (`kind:path`) and subjects that differ between states that are all right."""
+    """Return the paths (`kind:path`) and subjects that differ between correct final states."""
     found: set[str] = set()
     first = states[0]
     for other in states[1:]:
@@ -118,7 +118,7 @@ def varying(states: Sequence[FinalState]) -> frozenset[str]:
 
 
 def refreshed(state: FinalState, later: FinalState) -> frozenset[str]:
-    """Return the paths of statuses that a start of the programs changes when all is quiet.
+    """Return the paths of statuses that change when the programs are restarted at rest.
 
     They tell when a program looked last at what it does not watch, whatever happened before. What
     else a start changes is not among them: objects that it makes or deletes, specs that it writes.
@@ -134,7 +134,7 @@ def refreshed(state: FinalState, later: FinalState) -> frozenset[str]:
 
 
 def effective(change: Change) -> bool:
-    """Return whether a change is more than a heartbeat or a record of what happened."""
+    """Return whether a change is more than a heartbeat or an event."""
     if change.key.resource in IGNORED:
         return False
     if change.before is None or change.after is None:
@@ -149,7 +149,7 @@ def _steady(value: JsonDict) -> Any:
 
 
 class _Ignored:
-    """Which paths of which kinds a user does not want to be compared."""
+    """The paths that a user excludes from comparison."""
 
     def __init__(self, given: Iterable[str]) -> None:
         self.kinds: set[str] = set()
@@ -166,7 +166,7 @@ class _Ignored:
 
 
 def _generated_names(stored: Iterable[Stored]) -> dict[str, str]:
-    """Return the generated names and what stands for them: `web-x7k2p-gpu-9qw2c`: `web-*-gpu-*`."""
+    """Return generated names with their patterns: `web-x7k2p-gpu-9qw2c`: `web-*-gpu-*`."""
     prefixes = {
         each.key.name: str(prefix)
         for each in stored
@@ -229,7 +229,7 @@ def _plain(value: Any, path: str, names: Mapping[str, str], ignored: frozenset[s
 
 
 def _ordered(items: list[Any], path: str) -> list[Any]:
-    """Return items that are known by name or type in that order: a program may write them in any.
+    """Return items sorted by name or type: programs may write them in any order.
 
     Init containers are the exception: their order says what they do.
     """
@@ -253,7 +253,7 @@ def _text(obj: JsonDict, kind: str, varying: Collection[str]) -> str:
 
 
 def _different(left: Any, right: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the paths at which two values differ, with what stands there."""
+    """Yield the paths at which two values differ, with both values."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         for key in sorted({*left, *right}):
             inner = f"{path}.{key}" if path else key
@@ -269,7 +269,7 @@ def _different(left: Any, right: Any, path: str) -> Iterator[tuple[str, Any, Any
 
 
 def _told(extra: Counter[str], missing: Counter[str]) -> str:
-    """Say how objects differ: by field where one stands against one."""
+    """Describe how objects differ: by field if there is one on each side."""
     if len(extra) == len(missing) == 1:
         left, right = orjson.loads(next(iter(extra))), orjson.loads(next(iter(missing)))
         found = list(_different(left, right, ""))

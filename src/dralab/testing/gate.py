@@ -1,4 +1,4 @@
-"""Where the requests of programs arrive that are processes: whose they are, what happens to them.
+"""Receives the requests of programs that are processes, and injects faults into them.
 
 A program finds the server at an address of its own (`/programs/NAME`), so that its requests say
 whose they are, whatever client it uses.
@@ -43,7 +43,7 @@ class ProgramEdge(AsgiApp):
     """The server's HTTP, at an address for each program."""
 
     def admit(self, request: HttpRequest) -> None:
-        """Take the program's name from the path. ApiError: the request is refused."""
+        """Read the program's name from the path. ApiError: the request is refused."""
         if request.path.startswith(PLACE):
             name, _, rest = request.path.removeprefix(PLACE).partition("/")
             request.path = f"/{rest}"
@@ -75,7 +75,7 @@ class GateSurroundings(TrialSurroundings, Protocol):
 
 
 class FaultyGate:
-    """Counts requests, and does to them what the plan says."""
+    """Counts requests, and injects the planned faults."""
 
     def __init__(
         self, around: GateSurroundings, processes: Mapping[str, GatedProcess], handle: Handler
@@ -98,7 +98,7 @@ class FaultyGate:
 
 
 class _GatedRequest:
-    """One request of a program, and its fate."""
+    """One request of a program, with its fault."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class _GatedRequest:
         self.told = told
 
     def answer(self) -> Answer:
-        """Answer it as the plan says."""
+        """Answer it, with its planned fault."""
         around, told, plan = self.around, self.told, self.around.plan
         if not self.process.alive:
             # Sent before it was killed, read after it: whether it arrives must not be chance.
@@ -161,7 +161,7 @@ class _GatedRequest:
         return self.around.plan.refusal(self.process.program, told.verb, told.plural, self.now)
 
     def do(self) -> HttpResponse | ByteStream:
-        """Do what is asked."""
+        """Carry out the request."""
         around, told = self.around, self.told
         if told.verb == "watch" and told.plural in self.process.expired:
             self.process.expired.discard(told.plural)

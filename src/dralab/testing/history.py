@@ -1,4 +1,4 @@
-"""What happened in a trial, in order: requests, what programs saw, faults, the judgement."""
+"""The history of a trial: requests, watch events, faults, verdicts."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ MOST_ENTRIES: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One thing that happened; `at` in nanoseconds since the begin, `revision` 0 for none."""
+    """One entry; `at` in nanoseconds since the beginning, `revision` 0 without one."""
 
     at: int
     who: str
@@ -39,7 +39,7 @@ class TrialHistory:
         self._now = now
 
     def add(self, who: str, what: str, text: str, revision: int = 0) -> None:
-        """Note something that happens now."""
+        """Add an entry at the present time."""
         if len(self.entries) >= MOST_ENTRIES and what != VERDICT:
             self.left_out += 1
             return
@@ -73,7 +73,7 @@ def timeline(entries: Sequence[HistoryEntry], *, width: int = 100) -> Iterator[s
 
 @dataclass(frozen=True, slots=True)
 class TrialViolation:
-    """One thing that must not be: the oracle that says so, and a sentence."""
+    """One violation: its oracle, and a sentence."""
 
     oracle: str
     text: str

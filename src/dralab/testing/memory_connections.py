@@ -1,4 +1,4 @@
-"""Connections in memory between two loops of one process: what one end writes the other reads.
+"""Connections in memory between two event loops of one process.
 
 Bytes arrive in a later turn of the reader's loop, at the same instant and in their order. Nothing
 limits what is under way: a reader that pauses finds it all when it goes on.
@@ -62,7 +62,7 @@ class MemoryTransport(asyncio.Transport):
     # --- what protocols ask -----------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send bytes; on a connection that is closing they are lost, as with a socket."""
+        """Send bytes; they are lost if the connection is closing, as with a socket."""
         if data and not self._closing and not self._lost:
             self.peer._arrive(bytes(data))  # noqa: SLF001 - the same class
 
@@ -75,22 +75,22 @@ class MemoryTransport(asyncio.Transport):
         self.peer._end()  # noqa: SLF001
 
     def get_write_buffer_size(self) -> int:
-        """Return 0: what is written has left."""
+        """Return 0: written data is delivered at once."""
         return 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Do nothing: no write has to wait."""
 
     def is_reading(self) -> bool:
-        """Whether what arrives is read."""
+        """Whether arriving data is read."""
         return not self._paused and not self._closing
 
     def pause_reading(self) -> None:
-        """Leave what arrives unread."""
+        """Pause reading."""
         self._paused = True
 
     def resume_reading(self) -> None:
-        """Read on."""
+        """Resume reading."""
         self._paused = False
         self._wake()
 
@@ -107,22 +107,22 @@ class MemoryTransport(asyncio.Transport):
         self.peer._end()  # noqa: SLF001
 
     def abort(self) -> None:
-        """Break it: the peer is told of a reset, and what it has not read is lost."""
+        """Break it: the peer gets a reset, and its unread data is lost."""
         self.lose()
         self._loop.call_soon(self._lose, None)
 
     def lose(self) -> None:
-        """Let the peer know that this end is gone, as when its process was killed."""
+        """Signal the peer that this end is gone, as when its process was killed."""
         self._closing = True
         reset = ConnectionResetError("Connection reset by peer")
         self.peer._loop.call_soon(self.peer._lose, reset)  # noqa: SLF001
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Give what arrives to another protocol."""
+        """Set the protocol that receives data."""
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Return what is given what arrives."""
+        """Return the protocol that receives data."""
         return self._protocol
 
     # --- what arrives -----------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class MemoryTransport(asyncio.Transport):
 
 
 class _SocketFacts:
-    """What libraries ask of the socket below a connection."""
+    """A minimal socket object for libraries that ask for it."""
 
     family = socket.AF_INET
     type = socket.SOCK_STREAM

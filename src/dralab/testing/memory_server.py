@@ -53,14 +53,14 @@ class MemoryServer:
         return self.loop, self._connections.accept(self.loop)
 
     def close(self) -> None:
-        """End what it has left: the trial is over."""
+        """Clean up at the end of the trial."""
         self._edge.close()
         self.loop.close()
         self.loop.bury()
 
 
 class _SingleThreadEdge(ProgramEdge):
-    """Answers large requests in the loop's turns, too: threads would make trials differ."""
+    """Answers large requests in the loop too: threads would make trials nondeterministic."""
 
     def admit(self, request: HttpRequest) -> None:
         """Check a request. ApiError: it is refused."""

@@ -1,4 +1,4 @@
-"""What happens to the cluster around the programs: pods, nodes, drivers, the way to the server.
+"""Faults of the cluster around the programs: pods, nodes, drivers, the connection to the server.
 
 Each begins and ends as in a real cluster. What happens to one program alone is left to `world` and
 `client`.
@@ -42,7 +42,7 @@ class CutOffProcess(Protocol):
 
 
 class MisfortuneSurroundings(Protocol):
-    """What misfortunes need of a trial."""
+    """What cluster faults need of a trial."""
 
     engine: SimulatedEngine
     plan: FaultPlan
@@ -56,7 +56,7 @@ class MisfortuneSurroundings(Protocol):
 
 
 class ClusterMisfortunes:
-    """Lets them happen, and ends those that last.
+    """Injects faults into the cluster, and ends those that last.
 
     `kubelets` are the nodes beside the programs, None where there are none.
     """
@@ -67,7 +67,7 @@ class ClusterMisfortunes:
         self.kubelets: Kubelets | None = None
 
     def happen(self, fault: PlannedFault) -> None:
-        """Let a fault happen; one that finds nothing to happen to does nothing."""
+        """Inject a fault, if it has a target."""
         happenings: dict[str, Callable[[PlannedFault], None]] = {
             "outage": self._lose_server,
             "delete-pod": partial(self._delete, PODS, _is_replaced),
@@ -79,7 +79,7 @@ class ClusterMisfortunes:
 
     @property
     def ends_at(self) -> int:
-        """When the last one is over; the present, or a time that is past, where all are."""
+        """When the last fault ends; a past time if all have ended."""
         return self._ends_at
 
     def _mend_after(self, duration: int, mend: Callable[[], None]) -> None:
@@ -179,5 +179,5 @@ def _is_replaced(pod: JsonDict) -> bool:
 
 
 def _chosen(found: Sequence[T], fault: PlannedFault) -> T:
-    """Return one of what a fault can happen to: the n-th, counted round."""
+    """Return the target of a fault: the n-th, modulo the number of targets."""
     return found[(fault.nth - 1) % len(found)]

@@ -1,4 +1,4 @@
-"""What must hold in every trial, without anything being written for it, and the user's invariants.
+"""The oracles of every trial, and the user's invariants.
 
 During the trial: no device and no volume twice, and the invariants that hold always. At the end:
 nothing is owned by what does not exist, nothing waits for a finalizer that nothing removes. The
@@ -35,7 +35,7 @@ Report = Callable[[str, str], None]
 
 
 class Watchdog:
-    """Judges changes as they happen, and what is left at the end."""
+    """Judges changes as they happen, and the final state."""
 
     def __init__(self, scenario: TrialScenario, server: ApiServer, report: Report) -> None:
         self.scenario = scenario
@@ -48,7 +48,7 @@ class Watchdog:
         self._compiled = False
 
     def changed(self, change: Change) -> None:
-        """Look at a change when it has just happened."""
+        """Check a new change."""
         if not self._compiled:
             self._compile()
         if change.after is None:
@@ -67,7 +67,7 @@ class Watchdog:
         self._recent.append((now, place.replace(" /", " ")))
 
     def note_write(self, change: Change) -> None:
-        """Count a deletion by a program, if data go with it; finalizers may delay it."""
+        """Count a deletion by a program that destroys data; finalizers may delay it."""
         before, after = change.before, change.after
         if change.key.resource not in DURABLE or before is None or is_deleting(before.value):
             return
@@ -79,12 +79,12 @@ class Watchdog:
             self.deletions[place.replace(" /", " ")] += 1
 
     def busiest(self, since: int) -> str:
-        """Say which objects changed most after a time."""
+        """Return which objects changed most after a time."""
         counts = Counter(place for when, place in self._recent if when >= since)
         return ", ".join(f"{place} changed {n} times" for place, n in counts.most_common(3))
 
     def at_end(self, history: TrialHistory) -> list[TrialViolation]:
-        """Return the errors of what is left, and with the history."""
+        """Return the violations of the final state and the history."""
         found: list[TrialViolation] = []
         before, self._report = self._report, lambda *told: found.append(TrialViolation(*told))
         try:
@@ -182,7 +182,7 @@ class _CompiledInvariant:
         self._program = cel.compile_expression(invariant.expression, environment())
 
     def broken_by(self, value: Any, before: Any) -> str:
-        """Return what is wrong; empty where the expression is true."""
+        """Return the violation; empty if the expression is true."""
         variables = {"object": from_json(value), "oldObject": from_json(before)}
         try:
             met, _ = self._program.value(variables)

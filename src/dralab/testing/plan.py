@@ -1,4 +1,4 @@
-"""The faults of one trial while it runs: counts what programs do, and says what to do to them."""
+"""The faults of one running trial: counts requests and events, and triggers faults."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -36,25 +36,25 @@ class FaultPlan:
                 self._requests.setdefault(place, each)
 
     def end(self) -> None:
-        """Let nothing happen from now on."""
+        """Stop all faults."""
         self.active = False
         self._lasting.clear()
 
     def begin(self, fault: PlannedFault, now: int) -> None:
-        """Let what a fault begins last as long as the fault says."""
+        """Begin a lasting fault."""
         self._lasting.append((now + fault.duration, fault))
         self.disturb(now + fault.duration)
 
     def disturb(self, until: int) -> None:
-        """Note that until then programs may have a reason to end."""
+        """Record that programs may have a reason to exit until then."""
         self._disturbed_until = max(self._disturbed_until, until)
 
     def disturbed_since(self, when: int) -> bool:
-        """Return whether programs had a reason to end at that time or later."""
+        """Return whether programs had a reason to exit at that time or later."""
         return self._disturbed_until >= when
 
     def refusal(self, program: str, verb: str, resource: str, now: int) -> PlannedFault | None:
-        """Return the lasting fault that refuses a request; None: it reaches the server."""
+        """Return the lasting fault that refuses a request, or None."""
         if not self._lasting:
             return None
         self._lasting = [(until, fault) for until, fault in self._lasting if until > now]
@@ -67,13 +67,13 @@ class FaultPlan:
         return None
 
     def at_request(self, program: str, verb: str, resource: str) -> PlannedFault | None:
-        """Count a request; return what happens to it."""
+        """Count a request; return its fault."""
         place = (program, verb, resource)
         self.traffic.requests[place] += 1
         return self._fire(self._requests.get((*place, self.traffic.requests[place])))
 
     def at_event(self, program: str, resource: str) -> PlannedFault | None:
-        """Count an event of a watch; return what happens to the watch."""
+        """Count an event of a watch; return its fault."""
         place = (program, resource)
         self.traffic.events[place] += 1
         return self._fire(self._events.get((*place, self.traffic.events[place])))
@@ -85,7 +85,7 @@ class FaultPlan:
         return self._fire(self._lists.get((*place, self.traffic.lists[place])))
 
     def fire(self, fault: PlannedFault) -> bool:
-        """Note that a timed fault happens; False: no more faults happen."""
+        """Record a timed fault; False if faults have stopped."""
         return self._fire(fault) is not None
 
     def _fire(self, fault: PlannedFault | None) -> PlannedFault | None:

@@ -1,4 +1,4 @@
-"""A program as a process: it starts, is killed, stands still and is started again.
+"""A program as a process: started, killed, suspended and restarted.
 
 Its engine, client and watches are those of one incarnation. What a dead incarnation left to be done
 never happens, as with a process. A program that wants to be one of several replicas is begun when
@@ -130,7 +130,7 @@ class ProgramProcess:
         manager.start()
 
     def cut(self) -> None:
-        """End its watches as a connection that is lost does."""
+        """End its watches like a lost connection."""
         for client in self._clients:
             client.cut()
 
@@ -150,7 +150,7 @@ class ProgramProcess:
         self.around.engine.after(down, self.start)
 
     def pause(self, duration: int) -> None:
-        """Stand still, as a process that is stopped: what happens meanwhile waits."""
+        """Suspend it, like SIGSTOP: events are delayed."""
         if self._paused or not self.alive:
             return
         self._paused = True
@@ -173,7 +173,7 @@ class ProgramProcess:
     # --- its events -----------------------------------------------------------------------------
 
     def run(self, action: Action, incarnation: int) -> None:
-        """Let an event of an incarnation happen, later where it is busy, never where it is dead."""
+        """Run an event of an incarnation: later if it is busy, never if it is dead."""
         if not self.alive or incarnation != self.incarnation:
             return
         if self.busy:
@@ -203,7 +203,7 @@ class ProgramProcess:
         self.check_alive(incarnation)
 
     def check_alive(self, incarnation: int) -> None:
-        """ProgramKilled: this incarnation is over, and nothing of it goes on."""
+        """ProgramKilled: this incarnation is over."""
         if not self.alive or incarnation != self.incarnation:
             raise ProgramKilled(self.name)
 
@@ -235,7 +235,7 @@ class ServedProgram(ProgramProcess):
         self.around.note_start()
 
     def note_end(self, how: str, told: str = "", *, excused: bool) -> None:
-        """Note that it has ended by itself; unless a fault may be the reason, that is a failure."""
+        """Record that it has exited by itself, a failure unless a fault may be the reason."""
         around = self.around
         if excused and around.plan.disturbed_since(around.engine.clock.now() - ENDS_WITHIN):
             # Programs end when they cannot reach the server, or lose a lease.

@@ -1,4 +1,4 @@
-"""What Python's modules give a program in this process: time, chance and environment of its trial.
+"""Patches Python's modules for a program in this process: time, randomness and environment.
 
 Replaced are `time.time`, `time.monotonic`, `time.perf_counter` (with their `_ns` forms),
 `time.sleep`, `os.urandom`, and `datetime.datetime` with its `now`, `utcnow` and `today`. What a
@@ -35,7 +35,7 @@ _time_ns: Final = time.time_ns
 
 
 class RealClock:
-    """The machine's time, whatever a program is given instead."""
+    """The machine's real time."""
 
     def now(self) -> Nanoseconds:
         """Return the machine's time, in nanoseconds since the Unix epoch."""
@@ -43,7 +43,7 @@ class RealClock:
 
 
 class ProgramGlobals:
-    """Those of one program: `clock` may be wrong, `steady` only counts.
+    """The patches of one program: `clock` may be skewed, `steady` is monotonic.
 
     `wait` passes time, `end` ends the program; it imports from `folder` first.
     """
@@ -103,7 +103,7 @@ class ProgramGlobals:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Give Python's modules this time, and the process these variables."""
+        """Install the patched time and environment variables inside."""
         self._thread = threading.get_ident()
         variables = {name: os.environ.get(name) for name in self._environment}
         os.environ.update(self._environment)
@@ -174,7 +174,7 @@ def _replaced(patches: Sequence[Patch]) -> Iterator[None]:
 
 
 def _datetime_of(clock: Clock, is_asked: Callable[[], bool]) -> type[dt.datetime]:
-    """Return the class of dates with the time of a clock where `is_asked`; it makes plain dates."""
+    """Return a datetime class with the time of a clock if `is_asked`; makes plain ones."""
 
     def seconds() -> float:
         return (clock.now() if is_asked() else _time_ns()) / SECOND
@@ -221,7 +221,7 @@ class ProgramFile:
     _own: set[str] = field(default_factory=set)
 
     def load(self) -> Main:
-        """Load the file, and what it imports of its author's, as a new process would."""
+        """Load the file and its author's modules, like a new process."""
         self.forget()
         _forget_handlers()
         module_name = f"dralab_program_{self.path.stem}"
@@ -235,7 +235,7 @@ class ProgramFile:
         return cast("Main", getattr(module, self.name))
 
     def forget(self) -> None:
-        """Have the next start import its author's modules anew."""
+        """Let the next start import its author's modules again."""
         for name in self._own:
             sys.modules.pop(name, None)
         self._own.clear()
@@ -243,7 +243,7 @@ class ProgramFile:
 
 @contextmanager
 def importing_from(folder: Path) -> Iterator[None]:
-    """Have modules of a folder found, and forget those: another folder may have the same names."""
+    """Import modules from a folder inside, and forget them: other folders may have the same names."""
     own: set[str] = set()
     sys.path.insert(0, str(folder))
     try:
@@ -280,7 +280,7 @@ def is_main(found: Any) -> bool:
 
 
 def _forget_handlers() -> None:
-    """Have kopf forget the handlers of the last start: loading a file registers them."""
+    """Clear kopf's handlers of the last start: loading a file registers them."""
     kopf = sys.modules.get("kopf")
     if kopf is not None:
         kopf.set_default_registry(None)

@@ -1,4 +1,4 @@
-"""The answers of a server, or of what stands before it, that does not do what it is asked.
+"""Errors of a server, or of a proxy before it, that refuses a request.
 
 Each is one that a real cluster gives: the code, the reason and the words that a client reads. When
 they are given is left to `plan`.

@@ -126,7 +126,7 @@ def as_junit(result: SearchResult) -> str:
 
 
 def told(failure: ExplainedFailure, *, width: int = 100) -> list[str]:
-    """Return a failure as text: what is wrong, the shortest schedule, the timeline."""
+    """Return a failure as text: violations, the shortest schedule, the timeline."""
     shown = list(failure.result.violations)
     lines = [f"{each}" for each in shown] or [f"{v} (not shown again)" for v in
                                               failure.summary.violations]  # fmt: skip
@@ -141,7 +141,7 @@ def told(failure: ExplainedFailure, *, width: int = 100) -> list[str]:
 
 
 def told_entries(history: TrialHistory) -> list[HistoryEntry]:
-    """Return the entries that explain a failure: what programs write, see too late, suffer."""
+    """Return the entries that explain a failure: writes, delayed events, faults."""
     return [
         entry
         for entry in history.entries

@@ -300,7 +300,7 @@ class _ScenarioReader:
         self.files = {path.name: content_of(path)}
 
     def digest(self) -> str:
-        """Return what tells two scenarios apart: all files that were read."""
+        """Return a digest of all files that were read."""
         found = hashlib.sha256()
         for name in sorted(self.files):
             found.update(f"{name}\0{len(self.files[name])}\0".encode())
@@ -393,7 +393,7 @@ class _ScenarioReader:
     def invariants(
         self, listed: Sequence[Given]
     ) -> tuple[list[ObjectInvariant], list[HistoryInvariant]]:
-        """Return what the user wants to hold."""
+        """Return the user's invariants."""
         checks = [
             HistoryInvariant(name=each.name or each.python, check=self._python(each.python))  # type: ignore[arg-type]  # the user's
             for each in listed

@@ -1,4 +1,4 @@
-"""The user of a trial: applies, scales and deletes, and tries again where the server refuses."""
+"""The user of a trial: applies, scales and deletes, and retries refused requests."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -38,7 +38,7 @@ class UserSurroundings(Protocol):
 
 
 class ScriptRunner:
-    """Carries the steps of a script out, in their order: one that waits keeps the next waiting."""
+    """Carries out the steps of a script in order: a waiting step delays the next ones."""
 
     def __init__(self, around: UserSurroundings, patience: int = PATIENCE) -> None:
         self._around = around
@@ -47,12 +47,12 @@ class ScriptRunner:
         self._left: list[ScriptStep] = []
 
     def create(self, objects: Iterable[JsonDict]) -> None:
-        """Create what is there before anything runs. ApiError: the server refuses an object."""
+        """Create the initial objects. ApiError: the server refuses an object."""
         for body in sorted(objects, key=lambda obj: _rank(str(obj.get("kind")))):
             self._apply(body)
 
     def plan(self, steps: Sequence[ScriptStep]) -> int:
-        """Put the steps in their places in time; return when the last one is to be done."""
+        """Schedule the steps; return the time of the last one."""
         when: int = self._around.engine.clock.now()
         for step in steps:
             when += step.after
@@ -62,11 +62,11 @@ class ScriptRunner:
         return when + SECOND
 
     def is_done(self) -> bool:
-        """Return whether each step has been done, or one could not be."""
+        """Return whether all steps are done, or one has failed."""
         return bool(self._failed) or not self._left
 
     def check(self) -> None:
-        """Report a step that could not be done."""
+        """Report a failed step."""
         if self._failed:
             self._around.violated("script", self._failed)
 
@@ -121,7 +121,7 @@ class ScriptRunner:
         return names[: target.get("most") or len(names)]
 
     def _apply(self, body: JsonDict) -> None:
-        """Create an object, or bring the one that is there to what is written."""
+        """Create or update an object."""
         resource = self.resource_of(body)
         metadata: Any = metadata_of(body)
         namespace = (metadata.get("namespace") or "default") if resource.namespaced else ""

@@ -26,7 +26,7 @@ class Shrinker:
         self.left = budget
 
     def shortest(self, faults: Sequence[PlannedFault]) -> list[PlannedFault]:
-        """Return a part of a schedule that still fails, of which nothing can be left out.
+        """Return a minimal part of a schedule that still fails.
 
         Then durations become as short as they can be. With the budget spent it is the shortest so
         far.
@@ -79,7 +79,7 @@ Told = Callable[[int, "TrialSummary"], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSummary:
-    """What is kept of a trial: seed, what is wrong, what fired."""
+    """The summary of a trial: seed, violations, faults."""
 
     seed: int
     violations: Sequence[str] = ()
@@ -131,13 +131,13 @@ class SearchResult:
 
 
 def signature(result: TrialResult) -> str:
-    """Return what failures that are alike have in common: the oracle and its words."""
+    """Return the key of similar failures: the oracle and its words."""
     first = result.violations[0]
     return f"{first.oracle}: {VARIABLE.sub('#', first.text)}"[:200]
 
 
 def summarized(result: TrialResult) -> TrialSummary:
-    """Return what is kept of a trial."""
+    """Return the summary of a trial."""
     return TrialSummary(
         seed=result.seed,
         violations=[str(each) for each in result.violations],

@@ -1,4 +1,4 @@
-"""The watch of a program that is a process: changes in their order, late or never, over HTTP.
+"""The watch of a program that is a process, over HTTP: changes may be late or lost.
 
 As with `watch`, order within one kind is kept. A watch that misses changes ends, and asking for it
 again from an old revision is answered with 410, as a server does whose history is too short.
@@ -70,7 +70,7 @@ class StreamSurroundings(Protocol):
 
 
 class ProgramStream:
-    """A `Source` of bytes: what a subscription has, when the plan lets it through.
+    """A `Source` of bytes: a subscription's events, with injected faults.
 
     `lag` is the time until which nothing arrives.
     """

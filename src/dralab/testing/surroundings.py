@@ -1,4 +1,4 @@
-"""What the parts of a trial need of it and of each other, and how a trial is ended."""
+"""The interfaces between a trial and its parts, and the exceptions that end a trial."""
 
 from typing import Protocol
 
@@ -12,11 +12,11 @@ from dralab.testing.plan import FaultPlan
 
 
 class ProgramKilled(BaseException):
-    """The process is over: nothing of it goes on, as after kill -9."""
+    """The process was killed, as by kill -9."""
 
 
 class TrialEnded(BaseException):
-    """The trial is over, for a limit or a violation; no program handles it."""
+    """The trial has ended, by a limit or a violation; programs must not catch it."""
 
 
 class RequestingProcess(Protocol):
@@ -56,7 +56,7 @@ class TrialSurroundings(Protocol):
 
     @property
     def acting(self) -> RequestingProcess | None:
-        """The process whose event happens now; None: none that is under test."""
+        """The process under test whose event happens now, or None."""
         ...
 
     @acting.setter
@@ -67,11 +67,11 @@ class TrialSurroundings(Protocol):
         ...
 
     def pass_time(self, duration: int) -> None:
-        """Let everything happen that happens in `duration` nanoseconds. TrialEnded."""
+        """Run all events of the next `duration` nanoseconds. TrialEnded."""
         ...
 
     def note_start(self) -> None:
-        """Note that a program starts: what it lists then is not a hot loop."""
+        """Record a program's start: its lists then are not a hot loop."""
         ...
 
     def revision_of(self, resource: Resource, old: PlannedFault) -> int:

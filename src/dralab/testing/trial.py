@@ -43,7 +43,7 @@ class ScenarioFails(Exception):  # noqa: N818 - the outcome of a scenario, not a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedEnd:
-    """What runs without faults did: how they ended, where faults can be triggered."""
+    """The results of runs without faults: final states, and where faults can be triggered."""
 
     state: FinalState
     varying: frozenset[str]
@@ -54,7 +54,7 @@ class ExpectedEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialResult:
-    """What became of one trial; it failed if there are violations."""
+    """The result of one trial; it failed if there are violations."""
 
     seed: int
     faults: Sequence[PlannedFault]
@@ -67,7 +67,7 @@ class TrialResult:
 
     @property
     def failed(self) -> bool:
-        """Whether something is wrong."""
+        """Whether there are violations."""
         return bool(self.violations)
 
 
@@ -98,7 +98,7 @@ def expected_end(scenario: TrialScenario) -> ExpectedEnd:
 
 
 def _refreshed(scenario: TrialScenario) -> frozenset[str]:
-    """Return the paths of statuses that a start of the user's programs changes in quiet."""
+    """Return the paths of statuses that change when the user's programs are restarted at rest."""
     if all(program.own for program in scenario.programs):
         return frozenset()
     found: list[FinalState] = []
@@ -199,7 +199,7 @@ def _judged(
 
 @contextmanager
 def _bounded(seconds: float, world: TrialWorld) -> Iterator[None]:
-    """End a program that computes without end, where a signal can reach it: in the main thread."""
+    """Stop a program in an endless loop, by a signal in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -93,7 +93,7 @@ class HistoryInvariant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialScenario:
-    """All that a seed does not decide."""
+    """Everything in a trial that does not depend on the seed."""
 
     name: str
     programs: Sequence[ProgramSpec]

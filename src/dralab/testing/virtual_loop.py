@@ -1,4 +1,4 @@
-"""An event loop of asyncio whose time is an engine's: callbacks are events, nothing waits.
+"""An asyncio event loop on an engine's time: callbacks are events, nothing waits.
 
 Programs on asyncio run on it as they are. A connection goes to whatever the loop was given to
 connect to, in memory; what the loop does not have (files, signals, subprocesses, TLS, threads)
@@ -130,7 +130,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._engine.soon(self._turn)
 
     def _turn(self) -> None:
-        """Run what is due; what that adds is the next turn's."""
+        """Run due callbacks; new ones run in the next turn."""
         self._turning = False
         if self._closed:
             return
@@ -180,11 +180,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return made
 
     def set_task_factory(self, factory: Any) -> None:
-        """Have tasks made by `factory`."""
+        """Set the task factory."""
         self._factory = factory
 
     def get_task_factory(self) -> Any:
-        """Return what makes tasks."""
+        """Return the task factory."""
         return self._factory
 
     def run_in_executor(
@@ -235,14 +235,14 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self._closed
 
     def close(self) -> None:
-        """End it as a process ends: no callback runs any more, connections break."""
+        """Close it like a process that ends: callbacks are dropped, connections break."""
         self._closed = True
         self._ready.clear()
         for each in list(self._connections):
             each.lose()
 
     def bury(self) -> None:
-        """Unwind what was under way in a loop that is closed, once nothing of it is on the stack.
+        """Unwind pending tasks of a closed loop, once none of them is on the stack.
 
         A process that is killed has no last words. In one process coroutines do: left to the
         garbage collector they would have them at any time. Here no time passes, nothing can be
@@ -282,21 +282,21 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.close()
 
     def set_exception_handler(self, handler: Any) -> None:
-        """Have errors that nothing handled told to `handler`."""
+        """Set the handler of unhandled errors."""
         self._handler = handler
 
     def get_exception_handler(self) -> Any:
-        """Return what is told of errors."""
+        """Return the handler of unhandled errors."""
         return self._handler
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        """Tell of an error that nothing handled: a process would log it and go on."""
+        """Report an unhandled error, which a process would log."""
         error = context.get("exception")
         what = f": {type(error).__name__}: {error}" if error is not None else ""
         self.unhandled(f"{context.get('message', 'an error was not handled')}{what}")
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Tell of an error that nothing handled; of a loop that has ended nothing is told."""
+        """Report an unhandled error, unless the loop is closed."""
         if self._closed:
             return
         if self._handler is not None:
@@ -305,7 +305,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self.default_exception_handler(context)
 
     def add_signal_handler(self, _sig: int, _callback: Callable[[*Ts], object], *_: *Ts) -> None:
-        """Do nothing: no signal comes. A program that is killed is not told before."""
+        """Do nothing: no signals are sent; programs are killed without notice."""
 
     def remove_signal_handler(self, _sig: int) -> bool:
         """Do nothing."""
@@ -324,7 +324,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return str(sockaddr[0]), str(sockaddr[1])
 
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
-        """Remember where a socket would lead: what is sent does not go through it."""
+        """Remember a socket's peer: data does not pass through the socket."""
         self._addresses[sock.fileno()] = (str(address[0]), int(address[1]))
 
     async def create_connection(
@@ -357,7 +357,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
 
 def _close(coroutine: Any) -> None:
-    """End a coroutine that takes no cancellation for an answer."""
+    """Close a coroutine that ignores cancellation."""
     for _ in range(LAST_TURNS):
         try:
             coroutine.close()

@@ -1,4 +1,4 @@
-"""A watch of a program under test: changes in their order, late or never.
+"""The watch of a program under test: changes in order, which may be late or lost.
 
 Order within one kind is kept, as on a real server; between kinds nothing is promised.
 """

@@ -141,7 +141,7 @@ class TrialWorld:
 
     @contextmanager
     def _serving(self) -> Iterator[None]:
-        """Say that what changes now is the programs'."""
+        """Attribute present changes to the programs."""
         before, self.acting = self.acting, next(iter(self._asyncio.values()))
         try:
             yield
@@ -159,7 +159,7 @@ class TrialWorld:
     # --- running --------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run the trial to its end; `violations` says what is wrong with it."""
+        """Run the trial to its end; `violations` has the result."""
         log = _CrashLog(self)
         logger = logging.getLogger("dralab")
         propagates, logger.propagate = logger.propagate, False
@@ -263,7 +263,7 @@ class TrialWorld:
         return self.watchdog.at_end(self.history) or list(self.judge(self))
 
     def _requested(self) -> Counter[RequestPlace]:
-        """Return how many requests each program has sent to each place, watches apart."""
+        """Return the number of requests of each program to each place, without watches."""
         return Counter(
             {
                 place: count
@@ -273,7 +273,7 @@ class TrialWorld:
         )
 
     def pass_time(self, duration: int) -> None:
-        """Let everything happen that happens in `duration` nanoseconds. TrialEnded."""
+        """Run all events of the next `duration` nanoseconds. TrialEnded."""
         if self._depth >= DEEPEST:
             return
         self._depth += 1
@@ -312,7 +312,7 @@ class TrialWorld:
             self._check_limits()
 
     def begin_instant(self) -> None:
-        """Note that the clock has moved: what is counted at one instant begins anew."""
+        """Reset the counts of one instant, after the clock has moved."""
         self._same_instant = 0
         self._refused.clear()
 
@@ -329,7 +329,7 @@ class TrialWorld:
             self.violated("limit", f"more than {limits.memory:,} bytes (limits.memory)")
 
     def took_too_long(self) -> bool:
-        """Return whether the trial has had its real time (`limits.wall`).
+        """Return whether the trial has used its real time (`limits.wall`).
 
         A machine that is busy with something else does not fail a program: what counts is the
         processors' time, or, for one that waits for something real, ten times as long.
@@ -341,11 +341,11 @@ class TrialWorld:
         return passed > MOST_WAITING * limit or self._computed() - self._computed_before > limit
 
     def _computed(self) -> int:
-        """Return the time of processors that the trial's programs have used, in nanoseconds."""
+        """Return the CPU time of the trial's programs, in nanoseconds."""
         return time.process_time_ns()
 
     def note_start(self) -> None:
-        """Note that a program starts: what it lists then is not a hot loop."""
+        """Record a program's start: its lists then are not a hot loop."""
         self.last_change = self.engine.clock.now()
 
     def answered(self, program: str, request: str) -> None:
@@ -388,7 +388,7 @@ class TrialWorld:
         self.history.add("cluster", kinds.WRITE, text, change.revision)
 
     def _happen(self, fault: PlannedFault) -> None:
-        """Let a timed fault happen."""
+        """Inject a timed fault."""
         if not self.plan.fire(fault):
             return
         self.history.add(fault.program or "other", kinds.FAULT, fault.text)
@@ -423,7 +423,7 @@ class TrialWorld:
 
 
 class _CrashLog(logging.Handler):
-    """Takes what a queue logs of an error that a reconciler did not handle."""
+    """Catches what a queue logs about unhandled errors of reconcilers."""
 
     def __init__(self, world: TrialWorld) -> None:
         super().__init__(logging.ERROR)

@@ -1,4 +1,4 @@
-"""Sums over the containers of a pod: those that run together add up, the others come in turn.
+"""Sums over the containers of a pod: concurrent ones are added, init containers run in turn.
 
 Source: k8s.io/component-helpers `resource.AggregateContainerRequests`. What is added, requests or
 limits, and in which unit, is the caller's.
@@ -14,7 +14,7 @@ _N = TypeVar("_N", int, Number)
 
 
 def at_peak(spec: JsonObject, of: Callable[[JsonObject], dict[str, _N]]) -> dict[str, _N]:
-    """Return the most that the containers of a pod need at a time; `of` reads one container."""
+    """Return the peak of what a pod's containers need; `of` reads one container."""
     total: dict[str, _N] = {}
     for container in spec.get("containers") or ():
         add(total, of(container))

@@ -181,7 +181,7 @@ def _next_midnight(local: datetime) -> datetime:
 
 
 def _interval(text: str) -> timedelta:
-    """Return what an `@every` waits: whole seconds, and one at least."""
+    """Return the interval of `@every`: whole seconds, at least one."""
     duration = text.removeprefix(EVERY)
     seconds = sum(float(n) * UNITS[unit] for n, unit in PART.findall(duration))
     if not DURATION.fullmatch(duration) or seconds > LONGEST_EVERY:
@@ -205,7 +205,7 @@ def _field(
 
 
 def _range(text: str, least: int, most: int, names: tuple[str, ...]) -> tuple[range, bool]:
-    """Return what `*`, `5`, `mon-fri`, `5/15`, or `1-30/2` names, and whether it is `*` or `?`."""
+    """Return the values of `*`, `5`, `mon-fri`, `5/15` or `1-30/2`; whether it is `*` or `?`."""
     span, *steps = text.split("/")
     low, *highs = span.split("-")
     star = low in {"*", "?"}

@@ -1,4 +1,4 @@
-"""What Go's `net/url` says of a text that is no URL."""
+"""The errors of Go's `net/url` for invalid URLs."""
 
 import re
 from typing import Final
@@ -11,7 +11,7 @@ USER: Final = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
 
 
 def url_problem(text: str) -> str | None:
-    """Return why Go cannot read a URL.
+    """Return Go's error for a URL, if it is invalid.
 
     >>> url_problem("https://example.org/a"), url_problem("1a:b")
     (None, 'first path segment in URL cannot contain colon')

@@ -22,7 +22,7 @@ NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 class UndecodablePatch(PatchError):  # noqa: N818 - a fact about the patch
-    """What is not a list of operations."""
+    """A patch that is not a list of operations."""
 
 
 def json_patch(
@@ -51,7 +51,7 @@ def json_patch(
 
 
 def go_json_kind(value: Document) -> str:
-    """Return what Go's decoder calls a JSON value.
+    """Return the name that Go's decoder has for a JSON value's type.
 
     >>> go_json_kind([]), go_json_kind(True), go_json_kind(1.5)
     ('array', 'bool', 'number')
@@ -68,7 +68,7 @@ def _undecodable(value: Document, wanted: str) -> UndecodablePatch:
 
 
 class _Patched:
-    """The document while operations are done to it."""
+    """The document while operations are applied."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -110,7 +110,7 @@ class _Patched:
             holder[_number(key)] = value
 
     def _source(self, verb: str, operation: Mapping[str, Any]) -> tuple[str, Any, str]:
-        """Return where `from` leads: its text, what holds it, and its key there."""
+        """Return the place of `from`: its text, its container, and its key there."""
         source = _text(operation, verb, "from")
         holder, key = self.find(source)
         if holder is None:
@@ -152,7 +152,7 @@ class _Patched:
             raise FailedTest(f"testing value {path} failed: test failed")
 
     def place(self, verb: str, path: str, value: Document, why: str) -> None:
-        """Put a value where `move` and `copy` want it."""
+        """Put a value at the target of `move` or `copy`."""
         holder, key = self.find(path)
         if holder is None:
             where = f"{verb} operation does not apply: doc is missing destination path: {path}"
@@ -163,7 +163,7 @@ class _Patched:
             raise PatchError(f"{why.format(path)}: {error}") from error
 
     def find(self, path: str) -> tuple[Document, str]:
-        """Return what a pointer's last step is in, or None, and that step."""
+        """Return the container of a pointer's last step, or None, and the step."""
         steps = [step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:]]
         if not steps:
             return None, ""
@@ -179,7 +179,7 @@ class _Patched:
 
 
 def _with_place(act: Callable[[], Document], place: str) -> Document:
-    """Return what an act comes to; its error says where it was."""
+    """Return the result of an operation; its error gets the place."""
     try:
         return act()
     except PatchError as error:

@@ -1,4 +1,4 @@
-"""Words to write JSON schemas with (draft 2020-12), for files that people write in an editor.
+"""Helpers for JSON schemas (draft 2020-12) of files that people write in an editor.
 
 Schemas of Kubernetes kinds are data of `api`; what a file may say is decided by those who read it.
 """
@@ -55,7 +55,7 @@ def choice(values: Iterable[str]) -> JsonSchema:
 
 
 def any_of(*schemas: JsonSchema) -> JsonSchema:
-    """Return what fits one of some schemas."""
+    """Return a schema for values of one of some schemas."""
     return {"anyOf": list(schemas)}
 
 

@@ -31,7 +31,7 @@ STRING: Final = re.compile(r'[^"\\\x00-\x1f]*')
 
 
 class _GoSyntaxError(Exception):
-    """Carries Go's sentence."""
+    """An error with Go's message."""
 
 
 def go_error(data: bytes) -> str:
@@ -84,7 +84,7 @@ def duplicate_fields(data: bytes) -> list[str]:
 
 
 def strict_errors(data: bytes, unknown: Collection[str]) -> list[tuple[str, str]]:
-    """Return what a strict decoder says of an object of a known type, in the order of the text.
+    """Return the messages of a strict decoder about an object of a known type, in order.
 
     Each is a word and a path: a path that is `unknown`, where it is given first, or a key of a
     known field that is given again. What is below an unknown field is not looked at.
@@ -164,7 +164,7 @@ def _judge(
     unknown: tuple[Collection[str], Collection[str]],
     found: dict[tuple[str, str], None],
 ) -> None:
-    """Gather what is unknown or repeated; only of those, and of objects, the path is made."""
+    """Collect unknown and repeated fields with their paths."""
     paths, ends = unknown
     begin = f"{path}." if path else ""
     if isinstance(value, _Pairs):
@@ -193,7 +193,7 @@ def _path(steps: Steps) -> str:
 
 
 class _Scanner:
-    """Walks a text as Go's scanner does, to the first error."""
+    """Scans a text like Go's scanner, to the first error."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -1,4 +1,4 @@
-"""The types of JSON objects: what everything that the API serves is made of."""
+"""The types of JSON objects."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the patches of the API that need no owners share, and the merge patch.
+"""Shared by the patches of the API, and the merge patch.
 
 Pure functions: what goes in is never changed, and what comes out shares with it only what
 nothing here changes. `json_patches` and `strategic` have the other two; server-side apply knows
@@ -35,7 +35,7 @@ class TooManyOperations(PatchError):  # noqa: N818 - a fact about the patch, as 
 
 
 class MergeSchema(Protocol):
-    """What strategic merge asks of a schema."""
+    """The part of a schema that strategic merge needs."""
 
     @property
     def patch_strategy(self) -> Sequence[str]:
@@ -44,7 +44,7 @@ class MergeSchema(Protocol):
 
     @property
     def patch_merge_key(self) -> str:
-        """Return the key by which a list's maps are told apart, or nothing."""
+        """Return the merge key of a list, or nothing."""
         ...
 
     @property

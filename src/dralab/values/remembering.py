@@ -1,4 +1,4 @@
-"""Caches by texts that clients send: what is long is not kept.
+"""Caches keyed by texts of clients: long ones are not kept.
 
 A plain cache of 10,000 entries keeps 10,000 texts, each as long as a request may be.
 """

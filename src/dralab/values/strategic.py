@@ -1,4 +1,4 @@
-"""Strategic merge patch: lists merge by key where the schema says so, and patches give orders.
+"""Strategic merge patch: lists merge by key where the schema says so, with directives.
 
 Rules: k8s.io/apimachinery `util/strategicpatch`. The orders are `$patch` (delete, replace),
 `$setElementOrder/LIST`, `$deleteFromPrimitiveList/LIST` and `$retainKeys`.
@@ -90,7 +90,7 @@ def _merge_field(
 
 
 def _take(merged: dict[str, Any], key: str, value: Document) -> None:
-    """Set a field that has nothing to merge with; a map with a marker stands for no value."""
+    """Set a field without a value to merge with; a map with a directive counts as no value."""
     if isinstance(value, dict) and PATCH in value:
         merged.pop(key, None)
     else:
@@ -98,7 +98,7 @@ def _take(merged: dict[str, Any], key: str, value: Document) -> None:
 
 
 def _taken(value: Document) -> Document:
-    """Return a patch's value without the maps that carry a marker."""
+    """Return a patch's value without maps that carry a directive."""
     if isinstance(value, dict):
         return {
             key: _taken(item)
@@ -195,7 +195,7 @@ def _server_order(
 
 
 def _check_order(change: Sequence[Any], order: Sequence[Any], merge_key: str) -> None:
-    """Refuse an order that leaves out, or contradicts, the patch's own elements."""
+    """Refuse an order that omits or contradicts the patch's own elements."""
     ahead = iter(_identity(item, merge_key) for item in order)
     for item in change:
         if isinstance(item, dict) and PATCH in item:
@@ -265,7 +265,7 @@ def _after_markers(
 def _in_order(
     items: Sequence[Any], order: Sequence[Any], server_order: Sequence[Any], merge_key: str
 ) -> list[Any]:
-    """Return items: those of the patch in its order, woven into the server's in theirs.
+    """Return items: the patch's in its order, merged into the server's in theirs.
 
     An element of the patch goes before an element of the server's, except where the server
     knows both and had them the other way round.

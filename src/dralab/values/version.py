@@ -41,7 +41,7 @@ class Version:
 
     @classmethod
     def parse(cls, text: str) -> "Version":
-        """Return the version a text stands for; ValueError if it is invalid."""
+        """Return the version of a text. ValueError."""
         return _parse(text)
 
     def __eq__(self, other: object) -> bool:

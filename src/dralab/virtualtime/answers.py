@@ -1,4 +1,4 @@
-"""Answers system calls that do not wait: reads of the clock, random bytes, peers on the network."""
+"""Answers system calls that do not wait: clock reads, random bytes, network peers."""
 
 import errno
 import struct
@@ -47,7 +47,7 @@ def random_bytes(process: TracedProcess, address: int, size: int) -> int | None:
 
 
 class NetworkUse:
-    """What programs have to do with the network.
+    """The use of the network by programs.
 
     `local_peers_known`: the owner of the clock knows when other processes of this machine that take
     part are idle. `connected`: some program has a peer that is not known; `served`: some program
@@ -62,7 +62,7 @@ class NetworkUse:
         self._note = note
 
     def listens(self) -> None:
-        """Note that a program takes connections."""
+        """Record that a program listens."""
         self._meets(local=True)
 
     def _meets(self, *, local: bool) -> None:
@@ -72,7 +72,7 @@ class NetworkUse:
             self.connected = True
 
     def answer(self, thread: TracedThread, name: str) -> int | None:
-        """Return an error where a peer must not be reached; None to let the kernel do it."""
+        """Return an error if a peer must not be reached; None to let the kernel do it."""
         for peer in peers.named(name, thread.registers.arguments, thread.process):
             if not peer.network:
                 continue

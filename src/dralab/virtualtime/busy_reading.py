@@ -1,4 +1,4 @@
-"""Tells a program that waits by reading the clock from one that computes.
+"""Detects programs that wait by polling the clock.
 
 Such a wait would never end: the clock stands still while a program runs. Reads of the clock are not
 seen, as a rule. Here they are made to stop for a moment, are counted, and run freely again.
@@ -21,7 +21,7 @@ LOOKS_AT_A_SPINNER: Final = 3  # with as many reads from changing places: a wait
 
 
 class BusyClockReader:
-    """Whether a thread that runs on and on reads the clock all the time.
+    """Detects a running thread that reads the clock all the time.
 
     It is asked again and again while one and the same wait for idleness lasts, about the thread
     that is awake. Times are nanoseconds of a processor.
@@ -41,7 +41,7 @@ class BusyClockReader:
         return self._trapped is not None
 
     def look(self, thread: TracedThread) -> int:
-        """Look again; return the nanoseconds by which the clock should creep."""
+        """Check again; return the nanoseconds by which to advance the clock."""
         used = thread.processor_time()
         if thread.tid not in self._used:
             self._used[thread.tid] = used
@@ -70,7 +70,7 @@ class BusyClockReader:
         self.close()
 
     def close(self) -> None:
-        """Let the clock be read without a stop again."""
+        """Stop counting clock reads."""
         if self._trapped is not None:
             self._trapped.trap(on=False)
             self._trapped = None

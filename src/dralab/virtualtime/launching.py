@@ -34,7 +34,7 @@ class LaunchOptions:
 
 
 class ProgramLaunch:
-    """One program on its way: the launcher runs, and waits for us."""
+    """A program that is being launched: the launcher runs, and waits for us."""
 
     def __init__(
         self,
@@ -93,6 +93,6 @@ class ProgramLaunch:
         return ProgramStartError(self._name, told, errno.ECHILD)
 
     def close(self) -> None:
-        """Let go of the pipes."""
+        """Close the pipes."""
         os.close(self._go)
         os.close(self._told)

@@ -1,4 +1,4 @@
-"""What differs between processors: numbers of system calls, registers, code that reads a clock.
+"""Differences between processors: system call numbers, registers, code that reads a clock.
 
 x86-64 is tested. The tables for aarch64 come from the kernel's headers and have not been run.
 """

@@ -83,13 +83,13 @@ class TracedProcess:
             return False
 
     def trap(self, *, on: bool) -> None:
-        """Let each read of the clock stop, or not."""
+        """Trap each read of the clock, or not."""
         if self.patch is not None:
             with contextlib.suppress(OSError):
                 self.patch.trap(on=on)
 
     def forget_memory(self) -> None:
-        """Let go of the memory: after exec it has another, after its end none."""
+        """Close the memory: it is replaced by exec."""
         if self._memory is not None:
             os.close(self._memory)
             self._memory = None
@@ -107,7 +107,7 @@ class TracedProcess:
         return self._code[0] <= address < self._code[1]
 
     def duplicate(self, descriptor: int) -> int:
-        """Return a descriptor of ours for one of its, or a negative number: there is none."""
+        """Return our duplicate of one of its descriptors; negative if that fails."""
         if self._pidfd < 0:
             self._pidfd = raw_syscall(PIDFD_OPEN, self.pid, 0)
         return int(raw_syscall(PIDFD_GETFD, self._pidfd, descriptor, 0))
@@ -133,7 +133,7 @@ class TracedProcess:
             os.close(self._copies.pop(descriptor)[0])
 
     def close(self) -> None:
-        """Let go of it: it has ended."""
+        """Close it: it has ended."""
         self.forget_memory()
         for descriptor in list(self._copies):
             self._forget_copy(descriptor)

@@ -66,7 +66,7 @@ def event_message(tid: int) -> int:
 
 
 def mark_as_kernel_signal(tid: int) -> None:
-    """Let the SIGALRM that we sent look like one of the kernel's timers: SI_KERNEL, no sender."""
+    """Make our SIGALRM look like the kernel's: SI_KERNEL, no sender."""
     info = ctypes.create_string_buffer(128)
     ptrace(GETSIGINFO, tid, 0, ctypes.addressof(info))
     number, error, code, _, sender = struct.unpack_from("<iiiii", info)
@@ -124,7 +124,7 @@ class Registers:
 
     @property
     def foreign(self) -> bool:
-        """Whether the call was made as a 32-bit program makes it."""
+        """Whether the call was made by a 32-bit program."""
         if self.machine.number_regset is None:
             return self.words[17] != 0x33  # the code segment of 64-bit programs
         return bool(self.words[33] & 0x10)  # pstate: an AArch32 mode
@@ -140,7 +140,7 @@ class Registers:
         self.words[self.machine.arguments[index]] = value & 0xFFFFFFFFFFFFFFFF
 
     def skip(self, result: int) -> None:
-        """Let the call that is about to be made return `result` instead."""
+        """Skip the pending call, and return `result`."""
         self.result = result
         if self.machine.number_regset is None:
             self.words[self.machine.number] = 0xFFFFFFFFFFFFFFFF

@@ -60,7 +60,7 @@ Condition = ArgumentAmong | ArgumentNotNull
 
 @dataclass(frozen=True, slots=True)
 class FilterRule:
-    """A call that does not simply pass, where all conditions hold."""
+    """A rule for a call: its action if all conditions hold."""
 
     call: str
     action: int

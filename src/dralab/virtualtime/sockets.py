@@ -142,7 +142,7 @@ class Connections:
         return peer.inode in self._ours or peer.inode in self._known_peers
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Close the socket."""
         if self._netlink is not None:
             self._netlink.close()
             self._netlink = None
@@ -177,7 +177,7 @@ class Connections:
 
 
 def _on_the_way(sender: TracedSocket, receiver: TracedSocket) -> bool:
-    """Whether bytes have left one end, or are about to, and have not come to the other."""
+    """Whether bytes are in transit from one end to the other."""
     return sender.waiting or sender.sent > receiver.received
 
 

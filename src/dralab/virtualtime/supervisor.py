@@ -152,14 +152,14 @@ class Supervisor:
         )
 
     def trust_local_peers(self) -> None:
-        """Say that the caller knows when other processes of this machine are idle that take part.
+        """Declare that the caller tracks the idleness of other local peers.
 
         As long as programs have no other peers, there is no need to look at connections.
         """
         self._tracer.network.local_peers_known = True
 
     def freeze(self, group: int) -> None:
-        """Let the programs of a process group stand still: their waits end when they go on.
+        """Suspend the programs of a process group: expired waits end when they resume.
 
         Between `wait_idle` and the next move of the clock. What arrives for them has to be held
         back by its sender.
@@ -168,7 +168,7 @@ class Supervisor:
             process.frozen = True
 
     def thaw(self, group: int) -> None:
-        """Let the programs of a process group go on, and end the waits that are over."""
+        """Resume the programs of a process group, and end expired waits."""
         for process in self._of_group(group):
             process.frozen = False
         self._table.moves += 1
@@ -290,7 +290,7 @@ class Supervisor:
         return max(doze, min(spent / 20, RAREST_LOOK))
 
     def look_again(self) -> None:
-        """Say that programs may find new bytes in their connections, where they have `gates`."""
+        """Note that programs may have new data in their connections, where they have `gates`."""
         self._table.moves += 1
 
     def is_undisturbed(self) -> bool:
@@ -353,7 +353,7 @@ class Supervisor:
     # --- idleness -------------------------------------------------------------------------------
 
     def _awake(self) -> TracedThread | None:
-        """Return a thread that can run, or None if there is none at one and the same instant.
+        """Return a runnable thread, or None if none is at one instant.
 
         One that is seen asleep may be woken by one that is looked at later. So those that have run
         since the last time come first, twice: if all are asleep and none has run in between, all
@@ -395,7 +395,7 @@ class Supervisor:
         return None
 
     def _nothing_on_its_way(self) -> bool:
-        """Whether no bytes are in transit, and no thread has run since all were seen idle."""
+        """Whether no bytes are in transit, and no thread has run since all were idle."""
         network = self._tracer.network
         if not (network.connected or network.served):
             return True
@@ -429,7 +429,7 @@ class Supervisor:
 
 
 def unavailable() -> str | None:
-    """Return why there is no virtual clock on this machine, or None if there is one."""
+    """Return why a virtual clock is impossible on this machine, or None."""
     try:
         with Supervisor(start=0) as supervisor:
             supervisor.start(["/bin/true"])

@@ -59,7 +59,7 @@ class ThreadTable:
     moves: int = 0
 
     def add(self, thread: "TracedThread") -> None:
-        """Take in a thread that has just been made."""
+        """Add a new thread."""
         self.all[thread.tid] = self.loose[thread.tid] = thread
 
     def any_blocks(self) -> bool:
@@ -111,7 +111,7 @@ class TracedThread:
         self.table.loose.pop(self.tid, None)
 
     def resume(self, number: int = 0) -> None:
-        """Let it go on, with a signal unless `number` is 0."""
+        """Resume it, with a signal unless `number` is 0."""
         self._go(ThreadState.LOOSE, ptrace.CONT, number)
 
     def enter_call(self, state: ThreadState) -> None:
@@ -144,7 +144,7 @@ class TracedThread:
         return self.naps <= most
 
     def rest(self) -> bytes | None:
-        """Return how often it has run, if it can't run now by the kernel's word; else None.
+        """Return how often it has run, if the kernel says that it cannot run now; else None.
 
         The letter in stat says "sleeping" even of a thread that is about to, and may find a reason
         not to; /proc/TID/syscall names the call even of one that is just being woken. Together they
@@ -216,7 +216,7 @@ class TracedThread:
             return 0
 
     def close(self) -> None:
-        """Let go of its files in /proc."""
+        """Close its files in /proc."""
         for descriptor in (self._stat, self._runs, self._call):
             if descriptor >= 0:
                 os.close(descriptor)

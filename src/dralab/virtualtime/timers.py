@@ -1,4 +1,4 @@
-"""Timers that a program sets and does not wait for: timerfd, timer_create, setitimer and alarm.
+"""Timers of programs: timerfd, timer_create, setitimer and alarm.
 
 The kernel's own timers stay disarmed. Their deadlines are kept here, on the virtual clock; at a
 deadline the program gets what the kernel would give it: ticks to read, or a signal.
@@ -117,7 +117,7 @@ class ProgramTimers:
         self._timers.pop(("real", pid, 0), None)
 
     def close(self) -> None:
-        """Let go of the programs' timerfds."""
+        """Close the programs' timerfds."""
         for timer in self._timers.values():
             if timer.descriptor >= 0:
                 os.close(timer.descriptor)

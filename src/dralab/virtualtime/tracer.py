@@ -203,7 +203,7 @@ class Tracer:
             self.event(tid, status)
 
     def adopt(self) -> bool:
-        """Take in children whose parents were killed before they told; say if there were any."""
+        """Adopt children whose parents were killed before; return if there were any."""
         found = list(self._early)
         for tid in found:
             process = self.processes.get(_process_of(tid))

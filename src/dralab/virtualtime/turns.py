@@ -1,4 +1,4 @@
-"""Lets threads go on one after another, so that programs do the same each time.
+"""Resumes threads one after another, so that programs are deterministic.
 
 A thread that waits for another one (futex) or for its descriptors (epoll) is stopped before it
 makes the call, and goes on when all others wait and it would find something. Nothing then depends
@@ -24,14 +24,14 @@ class ThreadTurns:
         self._queue: dict[int, TracedThread] = {}
 
     def queue(self, thread: TracedThread) -> None:
-        """Keep a thread, about to wait or to begin, until all others wait: it comes last."""
+        """Queue a thread that is about to wait or begin until all others wait."""
         self._queue.pop(thread.tid, None)
         self._queue[thread.tid] = thread
         thread.stop(ThreadState.GATED)
         thread.looked = -1
 
     def next(self, goes_on: Callable[[TracedThread], bool]) -> TracedThread | None:
-        """Return the first thread of the queue that could go on, and does; None if none can.
+        """Resume and return the first thread of the queue that can run; None if none can.
 
         Whatever has run may have done what others wait for; a word of memory that is a program's
         own only its own threads change. Those for which nothing can have changed are not asked.
@@ -86,7 +86,7 @@ class ThreadTurns:
 
 
 def finds_something(thread: TracedThread) -> bool:
-    """Whether the call before which a thread has stopped would return at once."""
+    """Whether a thread's pending call would return at once."""
     wait = thread.wait
     if wait is None:
         return True

@@ -27,7 +27,7 @@ _DT_HASH, _DT_STRTAB, _DT_SYMTAB = 4, 5, 6
 
 @dataclass(frozen=True, slots=True)
 class VdsoImage:
-    """What is the same in all programs that this kernel runs."""
+    """The vDSO image of this kernel."""
 
     block: int  # where our code goes, from the image's start
     functions: Mapping[str, int]

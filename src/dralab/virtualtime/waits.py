@@ -44,7 +44,7 @@ class ThreadWaits:
         self._orders = 0
 
     def begin(self, thread: TracedThread, call: TimedCall) -> None:
-        """A thread has stopped before a call that waits."""
+        """Handle a thread that has stopped before a waiting call."""
         registers, now = thread.registers, self._time.monotonic
         arguments = registers.arguments
         timeout = call.timeout(arguments, thread.process)
@@ -156,7 +156,7 @@ class ThreadWaits:
                 thread.interrupt()
 
     def ended(self, thread: TracedThread) -> None:
-        """A thread has stopped where its call returns."""
+        """Handle a thread that has stopped at the return of its call."""
         registers, process = thread.registers, thread.process
         result = registers.result
         wait, thread.wait = thread.wait, None

@@ -77,7 +77,7 @@ class Desk:
         )
 
     def changes(self) -> bytes:
-        """Answer that the source may be followed: it changes, and can be read. ApiError."""
+        """Check that the source may be followed: it changes, and can be read. ApiError."""
         if not self.live:
             raise ApiError("NotFound", f"{self.title} does not change", details={})
         self._current()
@@ -98,11 +98,11 @@ class Desk:
         return 0 if known is None else max(0, self._due(known) - self._clock.now())
 
     def release(self) -> None:
-        """Let go of what only those who follow need, if there are none."""
+        """Release what only followers need, if there are none."""
         self.source.release()
 
     def fleet(self, have: str = "") -> bytes:
-        """Return the fleet (`fleet_map`) with its version; only that where the page has it."""
+        """Return the fleet (`fleet_map`) with its version; only the version if the page has it."""
         return self._view("fleet", fleet_map, have)
 
     def waiting(self, have: str = "") -> bytes:
@@ -205,7 +205,7 @@ class Desk:
     def _explained(
         self, reading: Reading, kind: str, namespace: str, name: str
     ) -> dict[str, Any] | None:
-        """Explain after those before it got their devices, going on where the last one ended."""
+        """Explain a pod after the earlier ones got their devices, continuing from the last one."""
         if reading.walker is None:
             reading.walk = reading.cluster.pending(every=True)
         asked = named(reading.walk, kind, namespace, name)
@@ -256,7 +256,7 @@ class Desk:
 
 
 def _model(reading: Reading) -> ClusterModel:
-    """Return the model that questions about changes are put to; it stays as it is."""
+    """Return the model for questions about changes; it is not changed."""
     if reading.model is None:
         reading.model = ClusterModel(reading.objects)
     return reading.model

@@ -30,14 +30,14 @@ DeviceColumns = tuple[int, int, int, int, list[int], int, int]
 
 
 class NameList:
-    """Texts, each with its place in the list of all."""
+    """A list of texts with their indexes."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self._places: dict[str, int] = {}
 
     def place(self, text: str) -> int:
-        """Return the place of a text, which it gets now if it has none."""
+        """Return the index of a text, which is added if missing."""
         found = self._places.get(text)
         if found is None:
             found = self._places[text] = len(self.texts)
@@ -141,7 +141,7 @@ def node_status(node: JsonObject) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CardPart:
-    """A device, the card that it is cut from, and about how much of it, in percent."""
+    """A device, its card, and its approximate share of the card in percent."""
 
     driver: str
     pool: str

@@ -64,7 +64,7 @@ class FollowedSource:
 
     @property
     def follows(self) -> bool:
-        """Whether listeners are told of each change."""
+        """Whether followers are notified of each change."""
         return self._open and self._may_watch
 
     def follow(self, changed: Callable[[], None]) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""Tells pages when to look again: a stream of server-sent events that says only that.
+"""Notifies pages of changes: a stream of server-sent events without content.
 
 The page then asks its questions, with its user's rights of that moment. So nothing waits for a slow
 page but one word, and a stream tells its user no more than that something may have changed.
@@ -27,7 +27,7 @@ class LiveAnswers(Protocol):
     """The desk of a source that changes."""
 
     def changes(self) -> bytes:
-        """Answer that the source may be followed. ApiError: it may not."""
+        """Check that the source may be followed. ApiError: it may not."""
         ...
 
     @property
@@ -44,7 +44,7 @@ class LiveAnswers(Protocol):
         ...
 
     def release(self) -> None:
-        """Let go of what only those who follow need. Called in the thread of the questions."""
+        """Release what only followers need. Called in the thread of the questions."""
         ...
 
 
@@ -90,7 +90,7 @@ class LiveStreams:
             stream.close()
 
     def forget(self, stream: "LiveStream") -> None:
-        """Note the end of a stream; later the source is let go, if nothing else follows it."""
+        """Record the end of a stream; the source is released later, if nothing else follows it."""
         if stream not in self._streams:
             return
         self._streams.remove(stream)
@@ -122,7 +122,7 @@ class LiveStream:
         receive: Receive,
         send: Send,
     ) -> None:
-        """Send a word for each change, until the page is gone or its time is over."""
+        """Send an event for each change, until the page is gone or the timeout."""
 
         def changed() -> None:
             if not self._told:
@@ -155,7 +155,7 @@ class LiveStream:
         self._streams.forget(self)
 
     async def _wait(self, gone: "asyncio.Task[None]", left: float) -> None:
-        """Wait for a change, then until it can be read; or until the page should look anyway."""
+        """Wait for a change, then until it can be read; or for the next regular check."""
         longest = self._limits.quiet if self.desk.follows else self._limits.listed
         with suppress(TimeoutError):
             async with asyncio.timeout(min(longest, left)):

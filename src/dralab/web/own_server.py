@@ -52,7 +52,7 @@ class PageApp(AsgiBase):
         self.code = secrets.token_urlsafe(32)
 
     def admit(self, request: HttpRequest) -> None:
-        """Refuse what a page of others sent, and questions without the token. ApiError."""
+        """Refuse requests of other pages, and questions without the token. ApiError."""
         self._guard.check(request)
         if is_page(request) or segments_of(request.path) == SESSION:
             return

@@ -1,4 +1,4 @@
-"""What a cluster's components told of a pod and its claims: its events, the newest last."""
+"""The events of a pod and its claims, the newest last."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final

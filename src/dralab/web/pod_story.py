@@ -1,4 +1,4 @@
-"""A pod's way to its devices: claims, requests, how many devices each condition leaves, devices.
+"""The story of a pod and its devices: claims, requests, devices left by each condition.
 
 Then what its node made of them: the ids and the health that the kubelet reports in the pod's status
 (KEP-4680). Events are left to the source: they are read when someone asks.

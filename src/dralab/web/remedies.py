@@ -1,4 +1,4 @@
-"""What a help of an explanation would change, as a question of what-if.
+"""A help of an explanation as a question of what-if.
 
 Only helps that the server made itself are tried: the page names one by its number.
 """
@@ -27,7 +27,7 @@ class TriedHelp:
 
 
 def tried(help_: Mapping[str, Any], cluster: Snapshot) -> TriedHelp | None:
-    """Return what a help (as `explain -o json` has it) would change; None where none can tell."""
+    """Return the changes of a help (of `explain -o json`); None if unknown."""
     kind, node = help_["kind"], str(help_.get("node") or "")
     if kind == "several":
         parts = [tried(each, cluster) for each in help_["parts"]]

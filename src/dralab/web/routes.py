@@ -1,4 +1,4 @@
-"""The paths of the page: which question a request asks, and how its answer is sent."""
+"""The routes of the page: its questions, and how answers are sent."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol

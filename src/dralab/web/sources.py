@@ -65,7 +65,7 @@ class ObjectSource(Protocol):
 
     @property
     def follows(self) -> bool:
-        """Whether those who follow are told of each change."""
+        """Whether followers are notified of each change."""
         ...
 
     def follow(self, changed: Callable[[], None]) -> Callable[[], None]:
@@ -73,7 +73,7 @@ class ObjectSource(Protocol):
         ...
 
     def release(self) -> None:
-        """Let go of what only those who follow need, if there are none."""
+        """Release what only followers need, if there are none."""
         ...
 
 
@@ -112,11 +112,11 @@ class FixedSource:
 
     @property
     def follows(self) -> bool:
-        """Whether changes are told: there are none."""
+        """Whether followers are notified: there are no changes."""
         return True
 
     def follow(self, changed: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
-        """Return how to stop, where nothing began."""
+        """Return a function that does nothing."""
         return _nothing
 
     def release(self) -> None:
@@ -124,7 +124,7 @@ class FixedSource:
 
 
 class NearStore(Protocol):
-    """The part of a server's store that tells of changes."""
+    """The part of a server's store that notifies of changes."""
 
     @property
     def revision(self) -> int:
@@ -138,7 +138,7 @@ class NearStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ListedSource:
-    """The objects that a client may list, each time anew; `store` tells of changes.
+    """The objects that a client may list, listed each time; `store` notifies of changes.
 
     The client is that of a server in this process, for which a list is cheap.
     """
@@ -149,7 +149,7 @@ class ListedSource:
 
     @property
     def follows(self) -> bool:
-        """Whether those who follow are told of each change."""
+        """Whether followers are notified of each change."""
         return True
 
     def follow(self, changed: Callable[[], None]) -> Callable[[], None]:
@@ -232,10 +232,10 @@ def events_about(client: EventLister, kind: str, namespace: str, name: str) -> S
 
 
 def _nothing() -> None:
-    """Stop what did not begin."""
+    """Do nothing."""
 
 
 def unreadable(message: str, cause: BaseException | None) -> UnreadableClusterError:
-    """Return why objects cannot be read: 401, 403, or 502 for everything else."""
+    """Return the error of objects that cannot be read: 401, 403, or else 502."""
     code = cause.code if isinstance(cause, ApiError) else 502
     return UnreadableClusterError(message, code if code in {401, 403} else 502)

@@ -35,7 +35,7 @@ def waiting_list(cluster: Snapshot) -> dict[str, Any]:
 
 
 def named(pending: Sequence[Pending], kind: str, namespace: str, name: str) -> list[Pending]:
-    """Return what waits under a name: one, or nothing."""
+    """Return what waits under a name, or nothing."""
     return [
         each
         for each in pending

@@ -16,7 +16,7 @@ MOST_WAITING: Final = 16
 
 
 class Workroom:
-    """One thread for all questions: they share what was read, and take one core at most."""
+    """One thread for all questions: they share the objects, and use at most one core."""
 
     def __init__(self) -> None:
         self._waiting = 0
@@ -44,7 +44,7 @@ class Workroom:
             self._waiting -= 1
 
     def later(self, work: Callable[[], None]) -> None:
-        """Do something in the thread once it is free; nothing where there has been no question."""
+        """Run something in the thread once it is free, if there was any question."""
         if self._thread is not None and not self._closed:
             self._thread.submit(work)
 
