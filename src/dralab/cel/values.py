@@ -117,7 +117,7 @@ class Url:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A named format of Kubernetes; `problems` returns what is wrong with a text.
+    """A named format of Kubernetes; `problems` returns the problems of a text.
 
     `pattern_size` is the length of its pattern, on which costs depend.
     """

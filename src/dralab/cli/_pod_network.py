@@ -65,7 +65,7 @@ def check_room(network: "ClusterNetwork | None", wanted: "NodeOptions") -> None:
 
 @contextlib.contextmanager
 def pod_network(network: "ClusterNetwork | None") -> Iterator[tuple[str, str]]:
-    """Have a network while a server runs; return its address and interface. UnusableInput."""
+    """Run a network together with a server; return its address and interface. UnusableInput."""
     if network is None:
         yield "", ""
         return

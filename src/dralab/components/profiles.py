@@ -225,7 +225,7 @@ class PrototypeStrategy(CustomStrategy):
         return [str(each) for each in found if each.level == "legacy"]
 
     def name_problems(self, name: str) -> list[str]:
-        """Return why a name is invalid; upper case is accepted, as in the prototypes' files."""
+        """Return the problems of a name; upper case is accepted, as in the prototypes' files."""
         return subdomain_problems(name.lower())
 
     def validate(self, value: JsonDict) -> list[FieldError]:

@@ -56,7 +56,7 @@ class CallFault:
 
 
 def parse(text: str) -> CallFault:
-    """Return the fault of a text `CALL=KIND[:SECONDS][xTIMES]`; ValueError says what is wrong."""
+    """Return the fault of a text `CALL=KIND[:SECONDS][xTIMES]`. ValueError."""
     match = PATTERN.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not CALL=KIND[:SECONDS][xTIMES], such as prepare=slow:2x3")

@@ -133,7 +133,7 @@ class Kubelet:
         self.ip = network.ip
 
     def register(self, plugin: Plugin) -> None:
-        """Have a driver in this process serve the node."""
+        """Register a driver in this process for the node."""
         self.plugins.register(plugin)
 
     def amounts(self) -> JsonObject:

@@ -243,7 +243,7 @@ class ProgramFile:
 
 @contextmanager
 def importing_from(folder: Path) -> Iterator[None]:
-    """Import modules from a folder inside, and forget them: other folders may have the same names."""
+    """Import modules from a folder inside, and forget them: others may have the same names."""
     own: set[str] = set()
     sys.path.insert(0, str(folder))
     try:

@@ -85,7 +85,7 @@ class ObjectInvariant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryInvariant:
-    """A function of the final objects and the history that says what is wrong."""
+    """A function of the final objects and the history that returns violations."""
 
     name: str
     check: HistoryCheck

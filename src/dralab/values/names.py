@@ -160,7 +160,7 @@ def config_key_problems(key: str) -> list[str]:
 
 
 def variable_problems(name: str) -> list[str]:
-    """Return why a text is not the name of an environment variable."""
+    """Return the problems of an environment variable's name."""
     problems = [] if name else ["environment variable name must be non-empty"]
     if not VARIABLE.fullmatch(name):
         problems.append(
@@ -171,7 +171,7 @@ def variable_problems(name: str) -> list[str]:
 
 
 def header_problems(name: str) -> list[str]:
-    """Return why a text is not the name of an HTTP header, as probes may send it."""
+    """Return the problems of an HTTP header's name, as probes may send it."""
     if HEADER.fullmatch(name):
         return []
     return [

@@ -39,7 +39,7 @@ SESSION: Final = [ROOT, "session"]
 
 
 class PageApp(AsgiBase):
-    """The ASGI application of `dralab ui`; `new_code` is told each code that opens the page."""
+    """The ASGI application of `dralab ui`; `new_code` gets each code that opens the page."""
 
     def __init__(self, desk: PageAnswers, new_code: Callable[[str], None] = lambda _: None) -> None:
         super().__init__(AsgiLimits(body=LONGEST_BODY))

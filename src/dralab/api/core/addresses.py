@@ -118,7 +118,7 @@ def port_problems(number: int) -> list[str]:
 
 
 def port_name_problems(name: str) -> list[str]:
-    """Return why a text is not the name of a port."""
+    """Return the problems of a port's name."""
     problems = []
     if len(name) > LONGEST_PORT_NAME:
         problems.append(f"must be no more than {LONGEST_PORT_NAME} characters")

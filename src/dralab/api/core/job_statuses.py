@@ -39,7 +39,7 @@ class _Change:
         self.ended = self.finished != bool(self.before & {"Complete", "Failed"})
 
     def errors(self) -> Iterator[FieldError]:
-        """Yield what is wrong."""
+        """Yield the errors."""
         yield from count_errors(self.new, COUNTS)
         yield from self._uncounted()
         yield from self._conditions()

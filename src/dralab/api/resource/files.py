@@ -69,7 +69,7 @@ class ResourceCheck:
 
 
 def add_pool_problems(read: Manifests) -> None:
-    """Add what is wrong between objects: names given twice, and pools that contradict themselves.
+    """Add the errors across objects: duplicate names, and contradictory pools.
 
     Pools are looked at in their newest generation, as allocators do. A pool that a cluster has is
     as its driver published it, perhaps in the midst of a change. Of a stored object that was

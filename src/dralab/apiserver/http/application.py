@@ -151,7 +151,7 @@ class Application:
         return answer
 
     def _elsewhere(self, request: HttpRequest, lane: str) -> Answer:
-        """Have a request answered in another lane; in this thread where there are none."""
+        """Answer a request in another lane; in this thread if there is none."""
         if request.lane:
             raise TakesLong(lane) from None
         request.lane = lane

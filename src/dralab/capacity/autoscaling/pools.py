@@ -1,4 +1,4 @@
-"""Pools of nodes that can be had: what a new node brings, how many there may be, their price."""
+"""Pools of nodes that can be added: what a new node brings, their limits and prices."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

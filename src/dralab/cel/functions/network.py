@@ -33,7 +33,7 @@ def parse_url(text: Any) -> Url:
 
 
 def url_problem(text: str) -> str:
-    """Return why a text is not a request URL, or nothing."""
+    """Return the problem of a request's URL, or nothing."""
     reason = _problem(text)
     return f'parse "{text}": {reason}' if reason else ""
 

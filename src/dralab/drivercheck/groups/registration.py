@@ -265,7 +265,7 @@ def sockets_removed(bench: Bench) -> None:
     fresh=True,
 )
 def ends(bench: Bench) -> None:
-    """A driver that is told to stop (SIGTERM) ends within 30 s with exit code 0."""
+    """A driver that gets SIGTERM ends within 30 s with exit code 0."""
     bench.start()
     code = bench.stop()
     require(code is not None, f"it still runs {bench.limits.stop:g} s after SIGTERM")

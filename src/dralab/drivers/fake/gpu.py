@@ -163,7 +163,7 @@ def common_env(prefix: str, claim: AllocatedClaim, result: AllocatedDevice) -> l
 
 
 def sharing(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return how a GPU is shared, of a GpuConfig; PrepareError names what is wrong with it."""
+    """Return how a GPU is shared, of a GpuConfig; PrepareError."""
     found = config.get("sharing")
     if found is None:
         if config and config.get("kind") != "GpuConfig":

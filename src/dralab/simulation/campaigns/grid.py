@@ -157,7 +157,7 @@ def schema() -> JsonSchema:
 
 
 def read(path: Path) -> Campaign:
-    """Return the campaign of a file; InputError names what is wrong."""
+    """Return the campaign of a file. InputError."""
     given = CAMPAIGN.read(load(path))
     schedulers, seeds = given.schedulers, given.seeds
     for name in schedulers:

@@ -39,7 +39,7 @@ Attributes = dict[str, str]
 
 
 def read(path: Path, *, master: str = "master_host") -> Platform:
-    """Return the platform of a file; InputError names the line of what is wrong."""
+    """Return the platform of a file. InputError, with the line."""
     raw = content_of(path, LARGEST_PLATFORM)
     # Three of Batsim's own files begin with a blank line, which XML forbids before <?xml.
     stripped = raw.lstrip()

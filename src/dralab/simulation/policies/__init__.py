@@ -1,4 +1,4 @@
-"""Policies of one's own: what one may decide, what it sees, and what is wrong with one.
+"""Policies of users: what one decides, what it sees, and its mistakes.
 
 Which engine asks for what is in `user_policy`; how it is asked is the engines' affair.
 """

@@ -25,7 +25,7 @@ MOST: Final = (1 << 51) // SCALE
 
 
 class UserPolicy:
-    """An instance of a user's class; mistakes in it are told with their line."""
+    """An instance of a user's class; mistakes in it are reported with their line."""
 
     def __init__(self, scenario: Scenario, engine: str, chance: random.Random) -> None:
         made = scenario.policy_class()
@@ -50,7 +50,7 @@ class UserPolicy:
             self.user.rng = chance
 
     def see(self, readers: StateReaders) -> None:
-        """Let the policy see what there is."""
+        """Show the policy the present state."""
         self.user.state = PolicyState(readers)
 
     def ask(self, method: str, *given: Any) -> Any:

@@ -140,7 +140,7 @@ FLEET: Final = Table(FORMS | {"master": MASTER}, one_of=list(FORMS))
 
 
 def read(given: Given, problems: InputProblems) -> ScenarioFleet:
-    """Return the fleet of a scenario; InputError names what is wrong."""
+    """Return the fleet of a scenario. InputError."""
     match given.form:
         case "nodes":
             fleet = _nodes(given.nodes)

@@ -1,4 +1,4 @@
-"""`pools:` and `autoscaler:` of a scenario: nodes that can be had, and who asks for them."""
+"""`pools:` and `autoscaler:` of a scenario: nodes that can be added, and who asks for them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -43,7 +43,7 @@ class SpotMarket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioPool:
-    """Nodes that can be had, like the one of `fleet`; `price` is that of one for an hour.
+    """Nodes that can be added, like the one of `fleet`; `price` is that of one for an hour.
 
     A node is there after `startup`, its devices so long after it; with the probability `failure`
     it never comes.
@@ -146,7 +146,7 @@ AUTOSCALERS: Final = (CLUSTER_AUTOSCALER,)
 
 
 def read(given: Sequence[Given], problems: InputProblems) -> tuple[ScenarioPool, ...]:
-    """Return the pools of a scenario. InputError names what is wrong."""
+    """Return the pools of a scenario. InputError."""
     found: dict[str, ScenarioPool] = {}
     for each in given:
         if each.name in found:

@@ -100,7 +100,7 @@ WORKLOAD: Final = Table(
 def read(
     given: Given, seed: int, problems: InputProblems, *, hosts: int | None = None
 ) -> ScenarioWorkload:
-    """Return the workload of a scenario; InputError names what is wrong.
+    """Return the workload of a scenario. InputError.
 
     `hosts` is how many machines a rigid job may have at most, where that matters.
     """

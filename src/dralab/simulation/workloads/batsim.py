@@ -22,7 +22,7 @@ def read(
     name: str = "w0",
     problems: InputProblems | None = None,
 ) -> Workload:
-    """Return the workload of a file; InputError names the line of what is wrong.
+    """Return the workload of a file. InputError, with the line.
 
     Jobs may be wider than the platform: as in Batsim, the scheduler rejects them.
     """

@@ -76,12 +76,12 @@ class GpuPod:
 
 
 def read_nodes(path: Path, *, problems: InputProblems | None = None) -> tuple[GpuNode, ...]:
-    """Return the nodes of a file; InputError names the line and the column of what is wrong."""
+    """Return the nodes of a file. InputError, with line and column."""
     return tuple(_read(path, NODE_COLUMNS, _node, problems))
 
 
 def read_pods(path: Path, *, problems: InputProblems | None = None) -> tuple[GpuPod, ...]:
-    """Return the pods of a file; InputError names the line and the column of what is wrong."""
+    """Return the pods of a file. InputError, with line and column."""
     return tuple(_read(path, POD_COLUMNS, _pod, problems))
 
 

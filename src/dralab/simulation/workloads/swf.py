@@ -86,7 +86,7 @@ class _Header:
 
 
 def read(path: Path, *, problems: InputProblems | None = None) -> SwfTrace:
-    """Return the trace of a file; InputError names the line and the column of what is wrong."""
+    """Return the trace of a file. InputError, with line and column."""
     problems = InputProblems() if problems is None else problems
     before = len(problems.skipped)
     text = content_of(path).decode(errors="replace")

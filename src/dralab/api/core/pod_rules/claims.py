@@ -26,7 +26,7 @@ def _is_classic(claim: JsonObject) -> bool:
 def resource_claims(
     spec: JsonObject, path: str, annotations: Mapping[str, str]
 ) -> tuple[frozenset[str], list[FieldError]]:
-    """Return the names by which containers know the claims, and what is wrong with them."""
+    """Return the names by which containers know the claims, and the errors."""
     given = spec.get("resourceClaims")
     if not given:
         return frozenset(), []

@@ -24,7 +24,7 @@ RESTARTS: Final = (
 
 
 def resize_problems(new: JsonDict, old: JsonDict) -> list[FieldError]:
-    """Return the errors of a resize, beside what is wrong with the new pod as such."""
+    """Return the errors of a resize, beside those of the new pod itself."""
     status = old.get("status") or {}
     if MIRROR in (old["metadata"].get("annotations") or {}):
         return [fields.forbidden("", "static pods cannot be resized")]

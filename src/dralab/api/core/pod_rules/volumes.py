@@ -36,7 +36,7 @@ RULES: Final = RuleTables(
 def volumes(
     spec: JsonObject, path: str, pod_name: str | None
 ) -> tuple[Mapping[str, JsonObject], list[FieldError]]:
-    """Return the good volumes of a pod by name, and what is wrong with the others.
+    """Return the valid volumes of a pod by name, and the errors of the others.
 
     A template has no `pod_name`, and a pod that is yet to get one has none, either.
     """

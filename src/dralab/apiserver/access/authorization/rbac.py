@@ -180,7 +180,7 @@ class RoleIndex:
         return found
 
     def rules_of(self, kind: str, name: str, namespace: str) -> tuple[PolicyRule, ...] | str:
-        """Return the rules of a role that a binding of a namespace names, or what is wrong."""
+        """Return the rules of a role that a binding of a namespace names, or an error."""
         if kind not in {"ClusterRole", "Role"}:
             return f"unsupported role reference kind: {quoted(kind)}"
         place = Key(CLUSTER_ROLES, "", name)

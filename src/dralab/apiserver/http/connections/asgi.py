@@ -249,7 +249,7 @@ class AsgiApp(AsgiBase):
         return self._apart[name]
 
     def _refresh(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have a shared store catch up with other servers; then answer the waiting requests."""
+        """Let a shared store catch up with other servers; then answer the waiting requests."""
         waiting, self._outdated, self._refreshing = self._outdated, [], True
 
         def done(refreshed: asyncio.Future[None]) -> None:

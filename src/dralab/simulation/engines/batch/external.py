@@ -26,7 +26,7 @@ class ExternalEvent:
 def read(
     path: Path, *, problems: InputProblems | None = None, machines: int | None = None
 ) -> list[ExternalEvent]:
-    """Return the events of a file; InputError names the line of what is wrong.
+    """Return the events of a file. InputError, with the line.
 
     `machines` is how many there are, where that is known: an event of another one is an error.
     """

@@ -246,7 +246,7 @@ class Machines:
             self.changed()
 
     def _notice(self, machine: Machine, notice: int) -> None:
-        """A machine will be taken back: its pods are told to leave, then it goes with the rest."""
+        """A machine will be taken back: its pods are evicted, then it goes with the rest."""
         if machine.name not in self.here:
             return
         if notice:
