@@ -18,11 +18,14 @@ SCHEDULER = "kube-scheduler"
 MANAGER = "kube-controller-manager"
 REASONS = "nodereasons"
 NEWEST = "kube-scheduler-1.37"
+# With the provider kwok: `go build -tags kwok`.
+AUTOSCALER = "cluster-autoscaler"
 VARIABLES = {
     SCHEDULER: "DRALAB_KUBE_SCHEDULER",
     MANAGER: "DRALAB_KUBE_CONTROLLER_MANAGER",
     REASONS: "DRALAB_NODE_REASONS",
     NEWEST: "DRALAB_KUBE_SCHEDULER_1_37",
+    AUTOSCALER: "DRALAB_CLUSTER_AUTOSCALER",
 }
 PATIENCE = 60
 # What is off in 1.36 unless one asks: pods that are scheduled together, and their claims.
@@ -47,11 +50,16 @@ def needs(*names: str) -> pytest.MarkDecorator:
 
 
 @contextmanager
-def running(name: str, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    name: str, folder: Path, *arguments: str, **environment: str
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program; the end of its log is shown where a test fails."""
     path = folder / f"{name}.log"
     with path.open("w") as log:
-        process = subprocess.Popen([found(name) or name, *arguments], stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [found(name) or name, *arguments], stdout=log, stderr=log,
+            env={**os.environ, **environment},
+        )  # fmt: skip
     try:
         yield process
     finally:

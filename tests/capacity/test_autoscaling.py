@@ -24,6 +24,7 @@ from builders import (
 )
 from crowded import GPU, flat, gpu_node, holder, waiter
 from dralab.capacity.autoscaling.cluster_autoscaler import best, expansions, unneeded
+from dralab.capacity.autoscaling.karpenter import disruptions, provision
 from dralab.capacity.autoscaling.pools import Expansion, NodePool, add_node, homeless
 from dralab.capacity.autoscaling.utilisation import utilisation
 from dralab.scheduling.model import ClusterModel
@@ -322,3 +323,95 @@ def test_a_budget_keeps_the_node_of_its_pods():
 
 def test_an_expansion_costs_its_nodes():
     assert Expansion(gpu_pool("four", 4, price=2.5), 3, ()).price == 7.5
+
+
+# --- karpenter #3228 ------------------------------------------------------------------------------
+
+
+def asked(objects, *pools):
+    model = ClusterModel(objects)
+    found = provision(model, {each: each.most for each in pools}, homeless(model, model.waiting))
+    return sorted((each.pool.name, sorted(p.key.name for p in each.pods)) for each in found)
+
+
+def test_the_cheapest_shape_that_fits_all_pods_of_a_node_is_asked_for():
+    pools = [gpu_pool(f"g{n}", n, price=price) for n, price in ((1, 2), (2, 3), (4, 7), (8, 20))]
+    assert asked(flat(waiter("a", 1)), *pools) == [("g1", ["a"])]
+    # Pods are packed onto one node as long as some shape has room for all of them.
+    assert asked(flat(waiter("a", 1), waiter("b", 1)), *pools) == [("g2", ["a", "b"])]
+    assert asked(flat(waiter("a", 8), waiter("b", 1)), *pools) == [("g1", ["b"]), ("g8", ["a"])]
+    assert asked(flat(waiter("a", 9)), *pools) == []
+
+
+def test_a_shape_that_is_used_up_is_replaced_by_the_next_cheapest():
+    pools = [gpu_pool("cheap", 1, price=1, most=1), gpu_pool("dear", 1, price=5)]
+    assert asked(flat(waiter("a"), waiter("b")), *pools) == [("cheap", ["a"]), ("dear", ["b"])]
+
+
+def test_pools_of_a_higher_weight_come_first_whatever_they_cost():
+    pools = [gpu_pool("cheap", 4, price=1), gpu_pool("first", 4, price=9, priority=10)]
+    assert asked(flat(waiter("a", 2)), *pools) == [("first", ["a"])]
+    assert asked([pod("p", requests={"cpu": "2"})], node_pool("cpu", cpu="4"), *pools[:0]) == [
+        ("cpu", ["p"])
+    ]
+
+
+def test_pods_of_one_claim_are_not_split():
+    shared = claim("shared", request("r"))
+    pods = [pod(f"p{n}", claims={"c": "shared"}, requests={"cpu": "3"}) for n in range(3)]
+    small, large = gpu_pool("small", 1, price=1), gpu_pool("large", 1, price=2)
+    small.node["status"]["allocatable"]["cpu"] = "4"
+    assert asked([GPU, shared, *pods], small, large) == [("large", ["p0", "p1", "p2"])]
+
+
+def test_partitions_join_the_node_that_still_has_room_for_them():
+    objects = [MIG, *(item for n in range(5) for item in part_of(f"w{n}", "1/4"))]
+    pools = [mig_pool("one", 1, price=4), mig_pool("two", 2, price=7)]
+    assert asked(objects, *pools) == [("two", [f"w{n}" for n in range(5)])]
+
+
+def consolidated(objects, nodes, *pools, allowed=9, only_empty=False):
+    found = disruptions(
+        ClusterModel(objects), nodes, {each: each.most for each in pools}, allowed=allowed,
+        only_empty=only_empty,
+    )  # fmt: skip
+    if found is None:
+        return None
+    return found.nodes, None if found.replacement is None else found.replacement.name
+
+
+FOUR, ONE = gpu_pool("four", 4, price=10.0), gpu_pool("one", 1, price=2.0)
+
+
+def test_empty_nodes_go_first_and_all_together_as_the_budget_allows():
+    objects = flat(*(gpu_node(name, 4) for name in "abc"), holder("h", "b", 0))
+    nodes = dict.fromkeys("abc", FOUR)
+    assert consolidated(objects, nodes, FOUR) == (("a", "c"), None)
+    assert consolidated(objects, nodes, FOUR, allowed=1) == (("a",), None)
+    assert consolidated(objects, nodes, FOUR, allowed=0) is None
+
+
+def test_nodes_go_together_whose_pods_find_devices_elsewhere():
+    objects = flat(
+        *(gpu_node(name, 4) for name in "abc"), holder("h", "a", 0), holder("i", "b", 0),
+        holder("j", "c", 0),
+    )  # fmt: skip
+    nodes = dict.fromkeys("abc", FOUR)
+    assert consolidated(objects, nodes, FOUR) == (("a", "b"), None)
+    assert consolidated(objects, nodes, FOUR, allowed=1) == (("a",), None)
+    assert consolidated(objects, nodes, FOUR, only_empty=True) is None
+
+
+def test_a_node_is_replaced_by_a_cheaper_one_that_has_the_devices():
+    objects = flat(gpu_node("a", 4), holder("h", "a", 0))
+    assert consolidated(objects, {"a": FOUR}, FOUR, ONE) == (("a",), "one")
+    assert consolidated(objects, {"a": FOUR}, FOUR) is None
+    two = flat(gpu_node("a", 4), holder("h", "a", 0, 1))
+    assert consolidated(two, {"a": FOUR}, FOUR, ONE) is None
+
+
+def test_a_pod_that_must_not_be_disrupted_keeps_its_node():
+    held, wire = holder("h", "a", 0)
+    held["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
+    objects = flat(gpu_node("a", 4), gpu_node("b", 4), [held, wire], holder("i", "b", 0))
+    assert consolidated(objects, {"a": FOUR, "b": FOUR}, FOUR) == (("b",), None)

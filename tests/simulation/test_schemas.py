@@ -136,6 +136,12 @@ autoscaler:
 workload: {manifests: pods.yaml}
 scheduler: dralab
 stop: {at: 1d}
+---
+pools: [{name: a, cpu: 1}]
+autoscaler: {karpenter: {batch_idle: 1s, batch_max: 9s, consolidation: Never, consolidate_after: 1m,
+  budget: 20%, provision_timeout: 5m}}
+workload: {pods: []}
+scheduler: dralab
 """
 CAMPAIGNS = """
 name: c

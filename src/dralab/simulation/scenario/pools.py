@@ -1,6 +1,7 @@
 """`pools:` and `autoscaler:` of a scenario: nodes that can be added, and who asks for them."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -12,6 +13,7 @@ from dralab.scenarios.tables import (
     Given,
     InputField,
     Table,
+    choice,
     duration,
     either,
     file,
@@ -29,7 +31,11 @@ from dralab.simulation.scenario.fleet import ScenarioFleet
 from dralab.values import json_schema
 
 CLUSTER_AUTOSCALER: Final = "cluster-autoscaler"
+KARPENTER: Final = "karpenter"
+NEVER: Final = "Never"
+CONSOLIDATIONS: Final = ("WhenEmptyOrUnderutilized", "WhenEmpty", NEVER)
 # The label of every node of a pool.
+BUDGET: Final = r"^[0-9]{1,6}%?$"
 POOL_LABEL: Final = "simulation.dralab.dev/pool"
 
 
@@ -71,6 +77,36 @@ class ClusterAutoscalerRules:
     threshold: float = 0.5
     delay_after_add: int = 600 * SECOND
     provision_timeout: int = 900 * SECOND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KarpenterRules:
+    """What a NodePool of Karpenter says; durations in nanoseconds.
+
+    `budget` is how many nodes may be disrupted at a time: a number, or a part such as 10%.
+    """
+
+    batch_idle: int = SECOND
+    batch_max: int = 10 * SECOND
+    consolidation: str = "WhenEmptyOrUnderutilized"
+    consolidate_after: int = 0
+    budget: str = "10%"
+    provision_timeout: int = 900 * SECOND
+
+    @property
+    def consolidates(self) -> bool:
+        """Whether nodes are ever given up."""
+        return self.consolidation != NEVER
+
+    @property
+    def only_empty(self) -> bool:
+        """Whether only nodes without pods are given up."""
+        return self.consolidation == "WhenEmpty"
+
+    def allowed(self, nodes: int) -> int:
+        """Return how many of so many nodes may be disrupted at a time; parts are rounded up."""
+        part = self.budget.removesuffix("%")
+        return -(-nodes * int(part) // 100) if part != self.budget else int(part)
 
 
 def _delays(about: str) -> InputField:
@@ -139,10 +175,45 @@ FLAGS: Final = Table(
         ),
     }
 )  # fmt: skip
-AUTOSCALER: Final = Table(
-    {CLUSTER_AUTOSCALER: row(FLAGS, always=False)}, one_of=[CLUSTER_AUTOSCALER]
+_KARPENTER: Final = KarpenterRules()
+NODE_POOL: Final = Table(
+    {
+        "batch_idle": duration(
+            "It waits for more pods so long after the last one; default: 1s.",
+            default=_KARPENTER.batch_idle,
+        ),
+        "batch_max": duration("And so long in all; default: 10s.", default=_KARPENTER.batch_max),
+        "consolidation": choice(
+            CONSOLIDATIONS, "Which nodes are given up.", default=_KARPENTER.consolidation
+        ),
+        "consolidate_after": duration(
+            "After pods came to a node or left it, it stays so long; default: 0.",
+            default=_KARPENTER.consolidate_after,
+        ),
+        "budget": label(
+            "How many nodes are disrupted at a time: a number, or a part; default: 10%.",
+            schema={"type": ["string", "integer"], "pattern": BUDGET, "minimum": 0},
+            default=_KARPENTER.budget,
+        ).checked(
+            lambda text: (
+                "" if re.match(BUDGET, text) else f"{text!r} is not a number, or a part: 10%"
+            )
+        ),
+        "provision_timeout": duration(
+            "A node that has not come by then has failed; default: 15m.",
+            default=_KARPENTER.provision_timeout,
+        ),
+    }
 )
-AUTOSCALERS: Final = (CLUSTER_AUTOSCALER,)
+Rules = ClusterAutoscalerRules | KarpenterRules
+FORMS: Final[Mapping[str, tuple[Table, type[Rules]]]] = {
+    CLUSTER_AUTOSCALER: (FLAGS, ClusterAutoscalerRules),
+    KARPENTER: (NODE_POOL, KarpenterRules),
+}
+AUTOSCALER: Final = Table(
+    {name: row(table, always=False) for name, (table, _) in FORMS.items()}, one_of=list(FORMS)
+)
+AUTOSCALERS: Final = tuple(FORMS)
 
 
 def read(given: Sequence[Given], problems: InputProblems) -> tuple[ScenarioPool, ...]:
@@ -168,15 +239,17 @@ def read(given: Sequence[Given], problems: InputProblems) -> tuple[ScenarioPool,
     return tuple(found.values())
 
 
-def rules(given: Given) -> ClusterAutoscalerRules:
+def rules(given: Given) -> Rules:
     """Return the rules of the autoscaler of a scenario."""
     chosen = given.autoscaler
-    if not isinstance(chosen, Given):
-        if chosen not in (None, *AUTOSCALERS):
-            raise given.error("autoscaler", not_one_of(AUTOSCALERS)(chosen))
+    if isinstance(chosen, Given):
+        _, made = FORMS[chosen.form]
+        return made(**chosen[chosen.form].values)
+    if chosen is None:
         return ClusterAutoscalerRules()
-    given = chosen
-    return ClusterAutoscalerRules(**given[given.form].values)
+    if chosen not in FORMS:
+        raise given.error("autoscaler", not_one_of(FORMS)(chosen))
+    return FORMS[chosen][1]()
 
 
 def _stage(given: Given, key: str) -> Stage:

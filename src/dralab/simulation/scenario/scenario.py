@@ -42,7 +42,7 @@ from dralab.simulation.lifecycle.model import (
 )
 from dralab.simulation.scenario import fleet, manifests, pools, workload
 from dralab.simulation.scenario.fleet import ScenarioFleet, openb_nodes, simulator_fleet
-from dralab.simulation.scenario.pools import ClusterAutoscalerRules, ScenarioPool
+from dralab.simulation.scenario.pools import ClusterAutoscalerRules, Rules, ScenarioPool
 from dralab.simulation.scenario.schedulers import (
     BUILT_IN,
     ENGINES,
@@ -98,7 +98,7 @@ class Scenario:
     policy: Callable[[], Any] | None = None
     engine: str = ""
     pools: tuple[ScenarioPool, ...] = ()
-    autoscaler: ClusterAutoscalerRules = field(default_factory=ClusterAutoscalerRules)
+    autoscaler: Rules = field(default_factory=ClusterAutoscalerRules)
 
     @property
     def is_own(self) -> bool:

@@ -6,6 +6,7 @@ from dralab.scenarios.errors import InputError
 from dralab.simulation.engines.cluster.run import ClusterRun
 from dralab.simulation.results import metrics
 from dralab.simulation.scenario import scenario as scenarios
+from dralab.simulation.scenario.pools import KarpenterRules
 
 GPUS = "{name: gpu, cpu: 64, gpus: 4, model: H100, max: 3, price: 30, startup: 4m}"
 JOB = """
@@ -189,6 +190,7 @@ def test_the_same_seed_gives_the_same_run(run):
         ("pools: [{name: a, cpu: 4, failure: 1}]", "give `at`"),
         ("pools: [{name: a, cpu: 4, spot: {every: 1h}}]", "give `at`"),
         ("pools: [{name: a, cpu: 4}]\nautoscaler: {x: {}}", "must have exactly one of"),
+        ("pools: [{name: a, cpu: 4}]\nautoscaler: {karpenter: {budget: some}}", "is not a number"),
         ("pools: [{name: a, cpu: 4}]\nautoscaler: mine", "'mine' is not one of"),
         ("autoscaler: cluster-autoscaler\nfleet: {nodes: [{cpu: 1}]}", "is unknown"),
         ("name: x", "must be given, or `pools`"),
@@ -206,3 +208,41 @@ def test_other_engines_refuse_pools(tmp_path):
     path.write_text("pools: [{name: a, cpu: 4}]\nworkload: {pods: []}\nscheduler: fgd\n")
     with pytest.raises(InputError, match="need `scheduler: dralab`"):
         scenarios.load(path)
+
+
+# --- karpenter ------------------------------------------------------------------------------------
+
+SHAPES = (
+    "{name: one, cpu: 16, gpus: 1, price: 3, startup: 1m}, "
+    "{name: four, cpu: 64, gpus: 4, price: 10, startup: 1m}"
+)
+
+
+def test_karpenter_collects_pods_for_a_moment_and_takes_the_cheapest_shape(run):
+    pods = "{name: a, count: 3, cpu: 1, gpus: 1, duration: 1h}"
+    result, found = run(SHAPES, pods, "autoscaler: karpenter")
+    assert spans(result) == {"four-0": (1, 61, 3661, "")}
+    assert found["wait_max"] == 61
+
+
+def test_karpenter_gives_up_empty_nodes_and_replaces_one_that_is_too_large(run):
+    pods = "{name: a, count: 3, cpu: 1, gpus: 1, duration: 1h}, {name: b, cpu: 1, gpus: 1, duration: 5h}"
+    result, found = run(SHAPES, pods, "autoscaler: {karpenter: {budget: 1}}")
+    # Decided at the next turn and confirmed fifteen seconds later; b begins again on its own node.
+    assert spans(result) == {
+        "four-0": (1, 61, 3751, "replaced"),
+        "one-0": (3690, 3750, 21750, ""),
+    }
+    assert found["evictions"] == 1
+
+
+def test_karpenter_may_be_told_to_give_up_empty_nodes_alone(run):
+    pods = "{name: a, count: 3, cpu: 1, gpus: 1, duration: 1h}, {name: b, cpu: 1, gpus: 1, duration: 5h}"
+    result, found = run(SHAPES, pods, "autoscaler: {karpenter: {consolidation: WhenEmpty}}")
+    assert list(spans(result)) == ["four-0"]
+    assert found["evictions"] == 0
+
+
+@pytest.mark.parametrize(("budget", "allowed"), [("10%", 2), ("0", 0), ("100%", 11), ("3", 3)])
+def test_a_part_of_the_nodes_is_rounded_up(budget, allowed):
+    assert KarpenterRules(budget=budget).allowed(11) == allowed

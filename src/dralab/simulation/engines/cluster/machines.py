@@ -15,7 +15,7 @@ from dralab.kernel.events import ENDING
 from dralab.kernel.randomness import Randomness
 from dralab.objects.metadata import labels_of, metadata_of, spec_of
 from dralab.objects.pods import is_finished
-from dralab.objects.taints import taints_of
+from dralab.objects.taints import NO_SCHEDULE, OF_AUTOSCALER, taints_of
 from dralab.runtime.client import amend
 from dralab.runtime.resources import NODES, PODS, SLICES
 from dralab.scheduling.copies import renamed
@@ -69,6 +69,7 @@ class Machines:
         self.chance = chance
         self.delays = Delays(LifeCycle(), chance.stream)
         self.changed = changed
+        self.taint = OF_AUTOSCALER[0]
         self._lost = lost
         self.all: list[Machine] = []
         self.here: dict[str, Machine] = {}
@@ -160,7 +161,7 @@ class Machines:
         if machine.up is None:
             self._forget(machine, reason)
             return
-        taint = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
+        taint = {"key": self.taint, "effect": NO_SCHEDULE}
 
         def change(latest: JsonDict) -> bool:
             latest.setdefault("spec", {})["taints"] = [*taints_of(latest), taint]

@@ -27,10 +27,12 @@ from dralab.scenarios import code
 from dralab.scenarios.errors import InputError
 from dralab.scheduling.pods import PodInfo
 from dralab.simulation import checkpoints
+from dralab.simulation.engines.cluster.autoscaling import Autoscaler
 from dralab.simulation.engines.cluster.cluster_autoscaler import ClusterAutoscaler
 from dralab.simulation.engines.cluster.containers import TaskContainers
 from dralab.simulation.engines.cluster.created_objects import CreatedObjects
 from dralab.simulation.engines.cluster.faults import FaultInjector
+from dralab.simulation.engines.cluster.karpenter import Karpenter
 from dralab.simulation.engines.cluster.machines import Machines
 from dralab.simulation.engines.cluster.nodes import SimulatedNodes
 from dralab.simulation.engines.cluster.queues import AdmissionQueues
@@ -49,6 +51,7 @@ from dralab.simulation.policies.user_policy import UserPolicy
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario import manifests
 from dralab.simulation.scenario.manifests import Arrival
+from dralab.simulation.scenario.pools import ClusterAutoscalerRules, KarpenterRules
 from dralab.simulation.scenario.scenario import Scenario, digest
 from dralab.values.json_types import JsonDict
 
@@ -111,7 +114,7 @@ class ClusterRun:
             at_random=how.random_faults,
             stream=chance.stream,
         )
-        self.autoscaler: ClusterAutoscaler | None = None
+        self.autoscaler: Autoscaler | None = None
         self.machines = Machines(
             self.cluster,
             self.nodes,
@@ -127,9 +130,7 @@ class ClusterRun:
         if scenario.is_own:
             self._obey(UserPolicy(scenario, "cluster", chance.stream("policy")))
         if scenario.pools:
-            self.autoscaler = ClusterAutoscaler(
-                self.cluster, self.machines, scenario.autoscaler, chance.stream, self.begin
-            )
+            self.autoscaler = self._autoscaler(scenario.autoscaler, chance)
         self.quiet_limit = max(QUIET_LIMIT, 2 * max(map(_tolerated, self.work), default=0))
         self.cluster.manager.cache(PODS).subscribe(self._pod)
         self._plan()
@@ -459,10 +460,17 @@ class ClusterRun:
                     task.state, task.started = "Bound", None
                 task.reason = "its node went down"
 
+    def _autoscaler(
+        self, rules: ClusterAutoscalerRules | KarpenterRules, chance: Randomness
+    ) -> Autoscaler:
+        if isinstance(rules, KarpenterRules):
+            return Karpenter(self.cluster, self.machines, rules, self.begin)
+        return ClusterAutoscaler(self.cluster, self.machines, rules, chance.stream, self.begin)
+
     def _machines_changed(self) -> None:
         self._last = self.cluster.now
         if self.autoscaler is not None:
-            self.autoscaler.look()
+            self.autoscaler.changed()
 
     def _notes(self) -> Iterator[str]:
         others = sum(map(_names_another, self.work))
