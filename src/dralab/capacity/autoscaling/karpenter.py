@@ -32,7 +32,7 @@ TRIED: Final = "karpenter-tries"
 
 
 @dataclass(slots=True)
-class _Claim:
+class _NodeToAsk:
     """A node to ask for: its pods, and the pools of which one would do; claims that are on it."""
 
     pods: list[PodInfo]
@@ -50,7 +50,7 @@ def provision(
     is of the cheapest pool that is left for it. The model is left as it was.
     """
     fits = _Fits(model)
-    claims: list[_Claim] = []
+    claims: list[_NodeToAsk] = []
     for pod in sorted(pods, key=_size):
         shared = _shared_claims(pod)
         joined = next((each for each in claims if each.claims & shared), None)
@@ -60,7 +60,7 @@ def provision(
         for priority in sorted({each.priority for each in pools}, reverse=True):
             options = [each for each in pools if each.priority == priority and fits(each, (pod,))]
             if options:
-                claims.append(_Claim([pod], options, set(shared)))
+                claims.append(_NodeToAsk([pod], options, set(shared)))
                 break
     rooms = dict(pools)
     found = []
@@ -73,7 +73,9 @@ def provision(
     return found
 
 
-def _joins(fits: "_Fits", claim: _Claim, pod: PodInfo, shared: Collection[NamespacedName]) -> bool:
+def _joins(
+    fits: "_Fits", claim: _NodeToAsk, pod: PodInfo, shared: Collection[NamespacedName]
+) -> bool:
     left = [pool for pool in claim.options if fits(pool, (*claim.pods, pod))]
     if left:
         claim.options = left
