@@ -72,7 +72,9 @@ def main() -> None:
     timed("create", COUNT, lambda number: ask("POST", number, bodies[number]))
     timed("get", COUNT, lambda number: ask("GET", number))
     kind = server.resources.kind("", "v1", "pods")
-    stored = [server.resources.get(kind, f"p-{n}", "default").encoded for n in range(COUNT)]
+    stored = [
+        server.resources.context.own.live(kind, "default", f"p-{n}").encoded for n in range(COUNT)
+    ]
     timed("put that changes nothing", COUNT, lambda number: ask("PUT", number, stored[number]))
     labelled = [each.replace(b'"tier":"web"', b'"tier":"new"') for each in stored]
     timed("put that changes a label", COUNT, lambda number: ask("PUT", number, labelled[number]))

@@ -17,21 +17,26 @@ from dralab.api.status import ApiError
 from dralab.apiserver.access.authorization.attributes import Attributes
 from dralab.apiserver.access.scope import MustWait
 from dralab.apiserver.access.users import ADMIN, User
-from dralab.apiserver.storage import Compacted, Stored
+from dralab.apiserver.storage import Changed, Compacted, Stored
 from dralab.apiserver.storage.watching import Hub, Subscription, TooManyWatchers
 from dralab.apiserver.storage.watching.interfaces import EventType
+from dralab.apiserver.verbs import deleting, patching, reading, writing
+from dralab.apiserver.verbs.kinds.rules import Rules
 from dralab.apiserver.verbs.reading import not_converted
 from dralab.apiserver.verbs.server import Resources
-from dralab.apiserver.verbs.state.context import Scope
+from dralab.apiserver.verbs.state.context import Context, Scope
 from dralab.apiserver.verbs.state.options import PLAINLY, ListOptions, WriteOptions, delete_options
 from dralab.apiserver.verbs.state.selectors import exact_fields
-from dralab.apiserver.verbs.waiting import waited
+from dralab.apiserver.verbs.subresources import subresources
 from dralab.objects.metadata import metadata_of
 from dralab.runtime.client import ObjectList, PatchType, Resource, WatchEvent
 from dralab.values.json_types import JsonDict
 
 AGENT: Final = "dralab"
 Found = TypeVar("Found")
+
+
+TRIES: Final = 8  # of a request whose objects others keep changing
 
 
 class LocalClient:
@@ -55,9 +60,8 @@ class LocalClient:
         kind = self._kind(resource)
         if self._limited:
             self._check("get", kind, namespace, name)
-        verbs = self.resources
         return self._answer(
-            lambda scope: verbs.view(kind, verbs.get(kind, name, namespace, scope), scope)
+            lambda scope: self._view(kind, scope.live(kind, namespace, name), scope)
         )
 
     def list(
@@ -73,13 +77,12 @@ class LocalClient:
         if self._limited:
             self._check("list", kind, namespace, fields=field_selector)
         options = ListOptions(label_selector=label_selector, field_selector=field_selector)
-        verbs = self.resources
 
         def found(scope: Scope) -> ObjectList:
-            page = verbs.list(kind, namespace, options, scope)
+            page = reading.list_page(scope, kind, namespace, options)
             scope.rules.prepare(kind, page.items, scope)
             return ObjectList(
-                [verbs.view(kind, one, scope) for one in page.items], str(page.revision)
+                [self._view(kind, one, scope) for one in page.items], str(page.revision)
             )
 
         return self._answer(found)
@@ -101,9 +104,11 @@ class LocalClient:
             label_selector=label_selector, field_selector=field_selector, revision=revision
         )
         with self.hub.store.lock:
-            wanted = self.resources.watch(kind, namespace, options)
+            wanted = reading.watch(self.resources.context.own, kind, namespace, options)
             try:
-                return LocalWatch(self.hub.open(wanted, _Objects(self.resources, kind)))
+                return LocalWatch(
+                    self.hub.open(wanted, _Objects(self.resources.context.rules, kind))
+                )
             except Compacted as error:
                 text = f"too old resource version: {error.requested} ({error.compacted})"
                 raise ApiError("Expired", text) from error
@@ -120,7 +125,7 @@ class LocalClient:
         stored = self._answer(
             lambda scope: self.resources.create(kind, _copy(body), namespace, scope)
         )
-        return self.resources.view(kind, stored)
+        return self._view(kind, stored)
 
     def update(self, resource: Resource, body: JsonDict, *, subresource: str = "") -> JsonDict:
         """Replace an object, or one of its subresources such as `status`."""
@@ -132,11 +137,11 @@ class LocalClient:
         if subresource not in {"", "status"}:
             return self._subresource("update", kind, (name, namespace), subresource, body)
         stored = self._answer(
-            lambda scope: self.resources.update(
-                kind, _copy(body), name, namespace, scope, subresource=subresource
-            )
+            lambda scope: writing.update(
+                scope, kind, _copy(body), name, namespace, subresource=subresource
+            )[0]
         )
-        return self.resources.view(kind, stored)
+        return self._view(kind, stored)
 
     def patch(
         self,
@@ -162,12 +167,18 @@ class LocalClient:
             named = name, namespace
             return self._subresource("patch", kind, named, subresource, patch, type, options)
         stored, _ = self._answer(
-            lambda scope: self.resources.patch(
-                kind, name, _copy(patch), namespace, scope, type=type, subresource=subresource
+            lambda scope: patching.patch(
+                scope,
+                kind,
+                name,
+                _copy(patch),
+                namespace=namespace,
+                type=type,
+                subresource=subresource,
             ),
             options,
         )
-        return self.resources.view(kind, stored)
+        return self._view(kind, stored)
 
     def delete(
         self,
@@ -198,7 +209,7 @@ class LocalClient:
             self._check("deletecollection", kind, namespace, fields=field_selector)
         chosen = ListOptions(label_selector=label_selector, field_selector=field_selector)
         self._answer(
-            lambda scope: self.resources.delete_collection(kind, namespace, chosen, PLAINLY, scope)
+            lambda scope: deleting.delete_collection(scope, kind, namespace, chosen, PLAINLY)
         )
 
     def post(
@@ -222,14 +233,14 @@ class LocalClient:
     ) -> JsonDict:
         name, namespace = named
         return self._answer(
-            lambda scope: self.resources.subresource(
+            lambda scope: subresources.call(
+                scope,
                 verb,
                 kind,
                 name,
                 subresource,
-                _copy(body),
+                body=_copy(body),
                 namespace=namespace,
-                scope=scope,
                 type=type,
             ),
             options,
@@ -245,6 +256,10 @@ class LocalClient:
             return call(scope)
 
         return waited(self.resources.context, asked, self.user)
+
+    def _view(self, kind: Kind, stored: Stored, scope: Scope | None = None) -> JsonDict:
+        """Return a stored object in the version of `kind`."""
+        return self.resources.context.rules.from_hub(kind, stored.value, scope)
 
     def _kind(self, resource: Resource) -> Kind:
         named = resource.group, resource.version, resource.plural
@@ -332,8 +347,8 @@ class _Objects:
 
     shared = True
 
-    def __init__(self, resources: Resources, kind: Kind) -> None:
-        self.resources = resources
+    def __init__(self, rules: Rules, kind: Kind) -> None:
+        self.rules = rules
         self.kind = kind
 
     def __eq__(self, other: object) -> bool:
@@ -344,7 +359,7 @@ class _Objects:
 
     def event(self, type: EventType, stored: Stored) -> WatchEvent:
         try:
-            return WatchEvent(type, self.resources.view(self.kind, stored))
+            return WatchEvent(type, self.rules.from_hub(self.kind, stored.value))
         except ApiError as error:
             return WatchEvent("ERROR", error.status())
         except MustWait:
@@ -362,3 +377,26 @@ def _copy(value: Any) -> Any:
         return orjson.loads(orjson.dumps(value))
     except (orjson.JSONEncodeError, orjson.JSONDecodeError) as error:
         raise ApiError.bad_request(f"the object is not JSON: {error}") from error
+
+
+def waited(context: Context, call: Callable[[Scope], Found], user: User = ADMIN) -> Found:
+    """Return the result of `call`, which is retried where it has to wait. ApiError.
+
+    Without the store's lock: others go on, and where they change what was read it is tried again.
+    """
+    try:
+        return call(context.scope(user=user))
+    except MustWait:
+        pass
+    for _ in range(TRIES):
+        try:
+            scope = context.scope(user=user, store=context.store.view())
+            scope.waits = True
+            return call(context.may_compute(scope))
+        except Changed:
+            continue
+    raise ApiError(
+        "ServerTimeout",
+        "others keep changing what the write depends on, please try again",
+        details={"retryAfterSeconds": 1},
+    )

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
+from dralab.apiserver.verbs import reading
 from dralab.apiserver.verbs.state.options import ListOptions
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import metadata_of
@@ -329,10 +330,12 @@ class ProgramClient:
             label_selector=selectors["label_selector"],
             field_selector=selectors["field_selector"],
         )
-        page = resources.list(kind, request.namespace, options)
+        context = resources.context
+        page = reading.list_page(context.own, kind, request.namespace, options)
         self._lag[resource] = fault.duration
         self._note(kinds.FAULT, fault.text, revision)
-        return ObjectList([resources.view(kind, each) for each in page.items], str(page.revision))
+        shown = [context.rules.from_hub(kind, each.value) for each in page.items]
+        return ObjectList(shown, str(page.revision))
 
     def _noted(self, request: ProgramRequest, error: ApiError) -> ApiError:
         self._around.refused(self._process.program, str(request), error.code)

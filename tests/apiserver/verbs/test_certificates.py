@@ -12,7 +12,9 @@ from dralab.apiserver.access.authorization.modes import authorization_of
 from dralab.apiserver.access.authorization.signers import CertificateApproval, CertificateSigning
 from dralab.apiserver.access.users import User
 from dralab.apiserver.storage import MemoryStore
+from dralab.apiserver.verbs import writing
 from dralab.apiserver.verbs.assembly import built_in_admission
+from dralab.apiserver.verbs.subresources import subresources
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 CLIENT = "kubernetes.io/kube-apiserver-client"
@@ -184,10 +186,12 @@ def test_a_signer_belongs_to_those_who_may_use_it(asked, verb, subresource, stat
         body = {"metadata": {"name": "c"}, "status": status}
         scope = resources.context.scope(user=JANE)
         if subresource == "status":
-            return resources.update(
-                kind, {**made, "status": status}, "c", "", scope, subresource="status"
+            return writing.update(
+                scope, kind, {**made, "status": status}, "c", "", subresource="status"
             )
-        return resources.subresource("update", kind, "c", "approval", body, scope=scope)
+        return subresources.call(
+            scope, "update", kind, "c", "approval", body=body, namespace="", type="merge"
+        )
 
     for other in (Only(verb, "kubernetes.io/other"), Only("get", CLIENT), Only(verb, "*")):
         authorizer.now = other

@@ -270,7 +270,7 @@ def test_definitions_are_served_again_after_a_restart():
 
 def test_a_kind_can_belong_to_the_server_itself():
     ask = Asked()
-    ask.resources.serve_custom(definition(scope="Cluster")["spec"])
+    ask.resources.custom_resources.serve_own("foos.x.io", definition(scope="Cluster")["spec"])
     assert ask("POST", "/apis/x.io/v1/foos", foo(n=1))[0] == 201
     assert ask("GET", CRDS)[1]["items"] == []
 

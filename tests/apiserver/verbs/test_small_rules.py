@@ -7,7 +7,6 @@ from dralab.api.status import ApiError
 from dralab.apiserver.access.scope import MustWait
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import Changed, Key, MemoryStore, Stored
-from dralab.apiserver.verbs import waiting
 from dralab.apiserver.verbs.kinds.custom_rules import (
     BOUNDED,
     EVALUATED,
@@ -22,8 +21,10 @@ from dralab.apiserver.verbs.state.selectors import selection
 from dralab.apiserver.verbs.subresources.scaling import selector_text
 from dralab.apiserver.verbs.subresources.subresources import with_condition
 from dralab.kernel.randomness import Randomness
+from dralab.runtime import local
 
 KINDS = Kinds.standard()
+
 
 
 @pytest.mark.parametrize(
@@ -123,11 +124,11 @@ def test_a_write_that_others_always_overtake_is_given_up(resources):
         raise Changed if scope.waits else MustWait
 
     with pytest.raises(ApiError) as refused:
-        waiting.waited(resources.context, call)
+        local.waited(resources.context, call)
     status = refused.value.status()
     assert (status["code"], status["reason"]) == (500, "ServerTimeout")
     assert status["details"]["retryAfterSeconds"] == 1
-    assert calls == [False, *[True] * waiting.TRIES]
+    assert calls == [False, *[True] * local.TRIES]
 
 
 def test_a_write_that_waits_is_tried_again_until_no_other_comes_between(resources):
@@ -138,8 +139,8 @@ def test_a_write_that_waits_is_tried_again_until_no_other_comes_between(resource
             raise error
         return "done"
 
-    assert waiting.waited(resources.context, call) == "done"
-    alone = waiting.waited(resources.context, lambda scope: (scope.store, scope.waits))
+    assert local.waited(resources.context, call) == "done"
+    alone = local.waited(resources.context, lambda scope: (scope.store, scope.waits))
     assert alone == (resources.context.store, False), "without any wait"
 
 

@@ -54,6 +54,7 @@ from dralab.apiserver.http.routing import (
 from dralab.apiserver.http.trying import JSON, NO_CACHE
 from dralab.apiserver.http.weighing import Weights
 from dralab.apiserver.storage import Stored
+from dralab.apiserver.verbs import deleting, patching, reading, writing
 from dralab.apiserver.verbs.patching import PatchType, undecodable
 from dralab.apiserver.verbs.server import Resources, success
 from dralab.apiserver.verbs.state.context import Scope
@@ -64,7 +65,7 @@ from dralab.apiserver.verbs.state.options import (
     list_options,
     write_options,
 )
-from dralab.apiserver.verbs.subresources import connecting
+from dralab.apiserver.verbs.subresources import connecting, reviews, subresources
 
 PATCHES: Final[Mapping[str, PatchType]] = {
     "application/json-patch+json": "json",
@@ -195,9 +196,7 @@ class ResourceRequests:
             return self._watch(request, route, scope, query)
         revision = query["resourceVersion"][0] if "resourceVersion" in query else ""
         form = form_for(request, route.kind, listing=False)
-        stored = self.resources.get(
-            route.kind, route.name, route.namespace, scope, revision=revision
-        )
+        stored = reading.get(scope, route.kind, route.name, route.namespace, revision)
         check_shape(form, route.kind, listing=False)
         if not self._is_plain(route, form):
             weighing.check(request, len(stored.encoded) * weighing.times(form))
@@ -209,7 +208,7 @@ class ResourceRequests:
         options = list_options(query, watch=False)
         form = form_for(request, route.kind, listing=True)
         self.weights.check_selection(request, route, options)
-        page = self.resources.list(route.kind, route.namespace, options, scope)
+        page = reading.list_page(scope, route.kind, route.namespace, options)
         check_shape(form, route.kind, listing=True)
         scope.rules.prepare(route.kind, page.items, scope)
         plain = self._is_plain(route, form)
@@ -226,9 +225,7 @@ class ResourceRequests:
         if request.brief and (options.revision in {"", "0"} or options.send_initial_events):
             self.weights.check_selection(request, route, options)
         try:
-            watching = self.resources.watch(
-                route.kind, route.namespace, options, scope, name=route.name
-            )
+            watching = reading.watch(scope, route.kind, route.namespace, options, name=route.name)
         except ApiError as error:
             if error.reason != "Expired":
                 raise
@@ -269,7 +266,7 @@ class ResourceRequests:
         _write_options(request, scope, query, "CreateOptions")
         value = self._body(request, route, scope)
         if kind.verbs == ASKED:
-            asked = self.resources.ask(kind, value, route.namespace, scope)
+            asked = reviews.ask(scope, kind, value, route.namespace)
             return response(orjson.dumps(asked), form, status=201, warnings=scope.warnings)
         stored = self.resources.create(kind, value, route.namespace, scope)
         return self._object(route, scope, stored, form, query=query, status=201)
@@ -299,8 +296,8 @@ class ResourceRequests:
         self.weights.check_change(request, route, form)
         _write_options(request, scope, query, "UpdateOptions")
         value = self._body(request, route, scope)
-        stored, created = self.resources.put(
-            route.kind, value, route.name, route.namespace, scope, subresource=route.subresource
+        stored, created = writing.update(
+            scope, route.kind, value, route.name, route.namespace, subresource=route.subresource
         )
         status = 201 if created else 200
         return self._object(route, scope, stored, form, query=query, status=status)
@@ -311,12 +308,12 @@ class ResourceRequests:
         form = form_for(request, route.kind, listing=False)
         self.weights.check_change(request, route, form)
         patch_type, patch = self._patch_body(request, route, scope, query)
-        stored, created = self.resources.patch(
+        stored, created = patching.patch(
+            scope,
             route.kind,
             route.name,
             patch,
-            route.namespace,
-            scope,
+            namespace=route.namespace,
             type=patch_type,
             subresource=route.subresource,
         )
@@ -354,7 +351,7 @@ class ResourceRequests:
             if patch_type == "apply":
                 why = f"error converting YAML to JSON: yaml: {why}"
             else:
-                self.resources.get(route.kind, route.name, route.namespace, scope)
+                scope.live(route.kind, route.namespace, route.name)
             raise undecodable(why, patch_type) from None
 
     def _delete_options(
@@ -394,7 +391,7 @@ class ResourceRequests:
         chosen = list_options(query, watch=False)
         options = self._delete_options(request, route, scope, query)
         self.weights.check_collection(request, route)
-        page = self.resources.delete_collection(route.kind, route.namespace, chosen, options, scope)
+        page = deleting.delete_collection(scope, route.kind, route.namespace, chosen, options)
         check_shape(form, route.kind, listing=True)
         encoder = self.encoders.whole(route.kind, form, query, scope=scope, read=False)
         return encoded(encoder.page(page), form, warnings=scope.warnings)
@@ -426,14 +423,14 @@ class ResourceRequests:
                 ).value
                 group = sub.group or kind.group
                 bodies.check_name_of_kind(body, group, sub.kind, self.resources.kinds)
-        answer = self.resources.subresource(
+        answer = subresources.call(
+            scope,
             verb,
             kind,
             route.name,
             name,
-            body,
+            body=body,
             namespace=route.namespace,
-            scope=scope,
             type=patch_type,
         )
         status = 201 if verb == "create" else 200

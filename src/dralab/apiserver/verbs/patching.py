@@ -35,8 +35,8 @@ def patch(
     name: str,
     patch: Any,
     *,
-    namespace: str,
-    type: PatchType,
+    namespace: str = "",
+    type: PatchType = "merge",
     subresource: str = "",
 ) -> tuple[Stored, bool]:
     """Change an object by a patch; also return whether that created it."""

@@ -8,14 +8,10 @@ from dralab.api.extended import Check, ExtendedStrategy, Fields, Mend
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
 from dralab.apiserver.storage import Stored
-from dralab.apiserver.verbs import creating, deleting, patching, reading, writing
+from dralab.apiserver.verbs import creating, deleting
 from dralab.apiserver.verbs.crds import CustomResources
-from dralab.apiserver.verbs.patching import PatchType
-from dralab.apiserver.verbs.reading import ListPage
 from dralab.apiserver.verbs.state.context import Context, Scope
 from dralab.apiserver.verbs.state.options import PLAINLY, DeleteOptions, ListOptions
-from dralab.apiserver.verbs.subresources import reviews, subresources
-from dralab.apiserver.verbs.watches import Watching
 from dralab.values.json_types import JsonDict
 
 EVERYTHING: Final = ListOptions()
@@ -48,44 +44,6 @@ class Resources:
             )
         return found
 
-    def view(self, kind: Kind, stored: Stored, scope: Scope | None = None) -> JsonDict:
-        """Return a stored object in the version of `kind`."""
-        return self.context.rules.from_hub(kind, stored.value, scope)
-
-    def get(
-        self,
-        kind: Kind,
-        name: str,
-        namespace: str = "",
-        scope: Scope | None = None,
-        *,
-        revision: str = "",
-    ) -> Stored:
-        """Return one object."""
-        return reading.get(scope or self.context.own, kind, name, namespace, revision)
-
-    def list(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        options: ListOptions = EVERYTHING,
-        scope: Scope | None = None,
-    ) -> ListPage:
-        """Return a page of a collection, of all namespaces where `namespace` is empty."""
-        return reading.list_page(scope or self.context.own, kind, namespace, options)
-
-    def watch(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        options: ListOptions = EVERYTHING,
-        scope: Scope | None = None,
-        *,
-        name: str = "",
-    ) -> Watching:
-        """Return the scope of a watch; `watching` serves it."""
-        return reading.watch(scope or self.context.own, kind, namespace, options, name=name)
-
     def create(
         self, kind: Kind, value: JsonDict, namespace: str = "", scope: Scope | None = None
     ) -> Stored:
@@ -94,50 +52,6 @@ class Resources:
         # What admission checked (names, addresses, the namespace) still holds when it is stored.
         with scope.store.lock:
             return creating.create(scope, kind, value, namespace)
-
-    def update(
-        self,
-        kind: Kind,
-        value: JsonDict,
-        name: str,
-        namespace: str = "",
-        scope: Scope | None = None,
-        *,
-        subresource: str = "",
-    ) -> Stored:
-        """Replace an object, or its subresource `status`."""
-        return self.put(kind, value, name, namespace, scope, subresource=subresource)[0]
-
-    def put(
-        self,
-        kind: Kind,
-        value: JsonDict,
-        name: str,
-        namespace: str = "",
-        scope: Scope | None = None,
-        *,
-        subresource: str = "",
-    ) -> tuple[Stored, bool]:
-        """Replace an object; also return whether that created it."""
-        scope = scope or self.context.scope()
-        return writing.update(scope, kind, value, name, namespace, subresource=subresource)
-
-    def patch(
-        self,
-        kind: Kind,
-        name: str,
-        patch: Any,
-        namespace: str = "",
-        scope: Scope | None = None,
-        *,
-        type: PatchType = "merge",
-        subresource: str = "",
-    ) -> tuple[Stored, bool]:
-        """Change an object by a patch; also return whether that created it (apply alone can)."""
-        scope = scope or self.context.scope()
-        return patching.patch(
-            scope, kind, name, patch, namespace=namespace, type=type, subresource=subresource
-        )
 
     def delete(
         self,
@@ -151,58 +65,6 @@ class Resources:
         done = deleting.delete(scope or self.context.scope(), kind, name, namespace, options)
         self.custom_resources.finish()
         return done
-
-    def delete_collection(
-        self,
-        kind: Kind,
-        namespace: str = "",
-        chosen: ListOptions = EVERYTHING,
-        options: DeleteOptions = PLAINLY,
-        scope: Scope | None = None,
-    ) -> ListPage:
-        """Delete what a list returns; return the page, with the objects as listed."""
-        scope = scope or self.context.scope()
-        return deleting.delete_collection(scope, kind, namespace, chosen, options)
-
-    def subresource(
-        self,
-        verb: str,
-        kind: Kind,
-        name: str,
-        subresource: str,
-        body: Any = None,
-        *,
-        namespace: str = "",
-        scope: Scope | None = None,
-        type: PatchType = "merge",
-    ) -> JsonDict:
-        """Do get, create, update or patch on a subresource other than `status`.
-
-        Returns the object that the server answers with, in the version of `kind`.
-        """
-        return subresources.call(
-            scope or self.context.scope(),
-            verb,
-            kind,
-            name,
-            subresource,
-            body=body,
-            namespace=namespace,
-            type=type,
-        )
-
-    def ask(
-        self, kind: Kind, value: JsonDict, namespace: str = "", scope: Scope | None = None
-    ) -> JsonDict:
-        """Answer a kind that is not stored: reviews, bindings."""
-        return reviews.ask(scope or self.context.scope(), kind, value, namespace)
-
-    def serve_custom(self, spec: Mapping[str, Any]) -> None:
-        """Serve the kinds of a definition that is not stored: `spec` as in a CRD.
-
-        For kinds that belong to the server, such as older device APIs.
-        """
-        self.custom_resources.serve_own(f"{spec['names']['plural']}.{spec['group']}", spec)
 
     def extend(
         self, kind: Kind, fields: Fields, *, mend: Mend | None = None, check: Check | None = None

@@ -21,6 +21,7 @@ from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.storage import MemoryStore
 from dralab.apiserver.verbs.assembly import new_resources
 from dralab.apiserver.verbs.state.options import DeleteOptions
+from dralab.apiserver.verbs.subresources import reviews, subresources
 from dralab.kernel.clock import SECOND, ManualClock
 from dralab.kernel.randomness import Randomness
 
@@ -69,13 +70,15 @@ class Lab:
         )
 
     def request(self, **spec):
-        return self.resources.subresource(
+        return subresources.call(
+            self.resources.context.scope(),
             "create",
             self.kind("serviceaccounts"),
             "robot",
             "token",
-            {"spec": spec},
+            body={"spec": spec},
             namespace="default",
+            type="merge",
         )
 
     def token(self, kind="", name="", **spec):
@@ -91,7 +94,7 @@ class Lab:
         """Return what TokenReview says against a token."""
         kind = self.kind("tokenreviews", "authentication.k8s.io")
         spec = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
-        status = self.resources.ask(kind, {"spec": spec})["status"]
+        status = reviews.ask(self.resources.context.scope(), kind, {"spec": spec}, "")["status"]
         if not status.get("authenticated"):
             with pytest.raises(ApiError):
                 self.user(token if not audiences else "")
@@ -105,9 +108,8 @@ def lab():
 
 def test_a_token_says_what_a_real_servers_says(lab):
     answer = lab.request(expirationSeconds=900)
-    uid = lab.resources.get(lab.kind("serviceaccounts"), "robot", "default").value["metadata"][
-        "uid"
-    ]
+    robot = lab.resources.context.own.live(lab.kind("serviceaccounts"), "default", "robot")
+    uid = robot.value["metadata"]["uid"]
     token = jwt.parsed(answer["status"]["token"])
     assert token.head == {"alg": "ES256", "kid": jwt.public_key(KEY.public_key()).key_id}
     identity = token.claims["jti"]
@@ -217,7 +219,12 @@ def test_a_token_for_others_is_not_for_the_server(lab):
         f'["{API}"]]'
     )
     kind = lab.kind("tokenreviews", "authentication.k8s.io")
-    answer = lab.resources.ask(kind, {"spec": {"token": token, "audiences": ["x", "vault"]}})
+    answer = reviews.ask(
+        lab.resources.context.scope(),
+        kind,
+        {"spec": {"token": token, "audiences": ["x", "vault"]}},
+        "",
+    )
     assert answer["status"]["audiences"] == ["vault"]
     assert lab.refusal(lab.token(), ["vault"])
 

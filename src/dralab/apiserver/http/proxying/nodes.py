@@ -139,7 +139,7 @@ class NodeProxy:
         query = query_of(request.query)
         if name == "log":
             check_log_options(query, route.name)
-        pod = self.resources.get(route.kind, route.name, route.namespace).value
+        pod = self.resources.context.own.live(route.kind, route.namespace, route.name).value
         container = "" if name == "portforward" else container_of(pod, query)
         node = pod["spec"].get("nodeName")
         if not node and name == "log":
@@ -223,7 +223,7 @@ class NodeProxy:
         if kind is None:
             return None
         try:
-            return self.resources.get(kind, name, namespace).value
+            return self.resources.context.own.live(kind, namespace, name).value
         except ApiError:
             return None
 

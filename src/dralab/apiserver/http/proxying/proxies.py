@@ -85,7 +85,7 @@ class Proxies:
     def _pod(self, request: HttpRequest, route: Route, user: User) -> Answer:
         del user
         scheme, name, port = _named(route, "pod")
-        pod = self.resources.get(route.kind, name, route.namespace).value
+        pod = self.resources.context.own.live(route.kind, route.namespace, name).value
         if not port:
             port = next(
                 (
@@ -104,8 +104,7 @@ class Proxies:
     def _service(self, request: HttpRequest, route: Route, user: User) -> Answer:
         del user
         scheme, name, port = _named(route, "service")
-        find = self.resources.get
-        service = find(route.kind, name, route.namespace).value
+        service = self.resources.context.own.live(route.kind, route.namespace, name).value
         if port.isdecimal():
             ports = spec_of(service).get("ports") or ()
             given = [each for each in ports if each.get("port") == int(port)]
@@ -144,7 +143,7 @@ class Proxies:
     def _node(self, request: HttpRequest, route: Route, user: User) -> Answer:
         del user
         _, name, port = _named(route, "node")
-        node = self.resources.get(route.kind, name).value
+        node = self.resources.context.own.live(route.kind, "", name).value
         path, query = _path(request, route), request.query
         daemons = status_of(node).get("daemonEndpoints") or {}
         listens = str((daemons.get("kubeletEndpoint") or {}).get("Port") or KUBELET)
@@ -166,7 +165,11 @@ class Proxies:
     def _object(self, plural: str, name: str, namespace: str) -> JsonObject | None:
         kind = self.resources.kinds.get("", "v1", plural)
         try:
-            return None if kind is None else self.resources.get(kind, name, namespace).value
+            return (
+                None
+                if kind is None
+                else self.resources.context.own.live(kind, namespace, name).value
+            )
         except ApiError:
             return None
 

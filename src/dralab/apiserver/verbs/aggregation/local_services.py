@@ -15,6 +15,7 @@ from typing import Any, Final
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.storage import StorageUnavailable
+from dralab.apiserver.verbs import patching
 from dralab.apiserver.verbs.server import Resources
 from dralab.apiserver.verbs.state.context import key_of
 from dralab.objects.metadata import is_deleting, labels_of, spec_of, status_of
@@ -143,7 +144,7 @@ class LocalApiServices:
         status = {"status": {"conditions": [condition]}}
         with suppress(ApiError):
             scope = self.resources.context.own_write(MANAGER)
-            self.resources.patch(kind, name, status, scope=scope, subresource="status")
+            patching.patch(scope, kind, name, status, subresource="status")
 
     def _delete(self, kind: Kind, name: str) -> None:
         found = self.resources.context.own.find(key_of(kind, "", name))

@@ -14,6 +14,7 @@ from dralab.apiserver.access.authorization.reconciliation import (
     is_other_role,
     reconciled,
 )
+from dralab.apiserver.verbs import writing
 from dralab.apiserver.verbs.creating import create_as_is
 from dralab.apiserver.verbs.server import Resources
 from dralab.apiserver.verbs.state.context import key_of
@@ -47,4 +48,4 @@ def reconcile(resources: Resources, features: Features = frozenset()) -> None:
                     if found is None:
                         create_as_is(scope, kind, value, namespace)
                     elif (wanted := reconciled(plural, found.value, value)) is not None:
-                        resources.update(kind, wanted, name, namespace, scope)
+                        writing.update(scope, kind, wanted, name, namespace)

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.apiserver.storage import StorageUnavailable
+from dralab.apiserver.verbs.patching import patch
 from dralab.apiserver.verbs.server import Resources
 from dralab.apiserver.verbs.state.context import key_of
 from dralab.kernel.clock import SECOND
@@ -140,11 +141,10 @@ class OwnObjects:
             if found is None:
                 self.resources.create(kind, value, namespace, scope)
                 if status is not None:
-                    self.resources.patch(
-                        kind, name, {"status": status}, namespace, scope, subresource="status"
-                    )
+                    status = {"status": status}
+                    patch(scope, kind, name, status, namespace=namespace, subresource="status")
             elif replace:
-                self.resources.patch(kind, name, value, namespace, scope)
+                patch(scope, kind, name, value, namespace=namespace)
         except ApiError as error:
             # Another server on the same store may be doing the same; and the address of the Service
             # may have been given to another one before.
