@@ -3,7 +3,7 @@
     python -m benchmarks.freed --pods 50000
 
 The server's verbs in this process, over a store in memory, with a clock that the benchmark moves:
-its history ends ten minutes later (`dralab.apiserver.storage.old_history`). Prints MiB resident.
+its history ends ten minutes later (`dralab.apiserver.storage.freed_memory`). Prints MiB resident.
 """
 
 import argparse

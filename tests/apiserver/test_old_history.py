@@ -2,8 +2,8 @@
 
 import pytest
 
-from dralab.apiserver.storage import Compacted, Key, MemoryStore, old_history
-from dralab.apiserver.storage.old_history import OldHistory
+from dralab.apiserver.storage import Compacted, Key, MemoryStore, freed_memory
+from dralab.apiserver.storage.freed_memory import OldHistory
 from dralab.apiserver.storage.sqlite import SWEEP, SqliteStore
 from dralab.kernel.clock import SECOND, ManualClock
 
@@ -59,7 +59,7 @@ def test_a_list_shows_no_state_that_is_older_even_if_nothing_has_changed():
 
 
 def test_old_history_is_forgotten_a_part_at_a_time(monkeypatch):
-    monkeypatch.setattr(old_history, "AT_A_TIME", 4)
+    monkeypatch.setattr(freed_memory, "AT_A_TIME", 4)
     lab = Lab()
     lab.store.create(POD, {"metadata": {}})
     changed(lab.store, 9)

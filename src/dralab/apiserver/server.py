@@ -7,7 +7,7 @@ from dralab.api.kinds import Kinds
 from dralab.api.resource.features import CBOR_SERVING, Features, default_of
 from dralab.api.status import ApiError
 from dralab.apiserver.access.admission.services import NETWORK
-from dralab.apiserver.access.audit.ids import AuditIds
+from dralab.apiserver.access.audit.events import AuditIds
 from dralab.apiserver.access.authentication.chain import Authentication
 from dralab.apiserver.access.authentication.errors import UnusableSetting
 from dralab.apiserver.access.authentication.settings import AuthenticationSettings
@@ -21,9 +21,8 @@ from dralab.apiserver.http.proxying.proxies import Proxies
 from dralab.apiserver.http.request_metrics import RequestMetrics
 from dralab.apiserver.server_gauges import ServerGauges
 from dralab.apiserver.storage import Store, Stored
-from dralab.apiserver.storage.following import follow
-from dralab.apiserver.storage.freed_memory import FreedMemory
-from dralab.apiserver.storage.old_history import OldHistory
+from dralab.apiserver.storage.freed_memory import FreedMemory, OldHistory
+from dralab.apiserver.storage.store import follow
 from dralab.apiserver.storage.watching import Hub, WatchLimits
 from dralab.apiserver.verbs.assembly import built_in_admission, new_resources
 from dralab.apiserver.verbs.kinds.outgoing_calls import OutgoingSettings

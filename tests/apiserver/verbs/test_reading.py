@@ -9,9 +9,8 @@ from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
 from dralab.apiserver.http.messages import HttpRequest, WatchStream
 from dralab.apiserver.storage import Key, Stored
-from dralab.apiserver.verbs import continuation
-from dralab.apiserver.verbs.continuation import Continuation
-from dralab.apiserver.verbs.reading import is_indexed
+from dralab.apiserver.verbs import reading
+from dralab.apiserver.verbs.reading import Continuation, is_indexed
 from dralab.apiserver.verbs.state.options import ListOptions
 from dralab.apiserver.verbs.state.selectors import parse_fields, selection
 
@@ -64,8 +63,8 @@ def test_pages_together_are_the_whole_list(limit, count, namespaces):
 
 @given(st.integers(1, 2**62), st.sampled_from(["", "ns"]), st.text("abc-.", min_size=1))
 def test_tokens_say_what_they_were_made_of(revision, namespace, name):
-    token = continuation.encode(Continuation(revision, namespace, name), "")
-    again = continuation.decode(token, "", namespaced=bool(namespace))
+    token = reading.encode_token(Continuation(revision, namespace, name), "")
+    again = reading.decode_token(token, "", namespaced=bool(namespace))
     assert again == Continuation(revision, namespace, name)
 
 

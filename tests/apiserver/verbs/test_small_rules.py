@@ -26,7 +26,6 @@ from dralab.runtime import local
 KINDS = Kinds.standard()
 
 
-
 @pytest.mark.parametrize(
     ("group", "plural", "selector", "parts", "wanted"),
     [

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Lock
 from typing import Final, TypeVar
+from urllib.parse import parse_qs
 
 from dralab.api.core.definitions import HUB as DEFINITIONS
 from dralab.api.status import ApiError
@@ -33,7 +34,6 @@ from dralab.apiserver.http.messages import (
 )
 from dralab.apiserver.http.pages.pages import Pages, ServerVersion
 from dralab.apiserver.http.proxying.aggregated import AggregatedApis
-from dralab.apiserver.http.request_timeouts import timeout_of
 from dralab.apiserver.http.resource_requests import ResourceRequests
 from dralab.apiserver.http.responses import (
     TEXT,
@@ -209,7 +209,7 @@ class Application:
 
     def _routed(self, request: HttpRequest, parts: list[str]) -> Route:
         """Return where a request goes, as found before if its kind is still the one served."""
-        known, kinds = request.route, self.resources.kinds
+        known, kinds = request.route, self.resources.context.kinds
         if known is not None:
             kind = known.kind
             if kinds.get(kind.group, kind.version, kind.plural) is kind:
@@ -236,7 +236,7 @@ class Application:
                 request,
                 user,
                 self.resources.context.authorizer,
-                lambda: access.attributes_of(request, self.resources.kinds, user),
+                lambda: access.attributes_of(request, self.resources.context.kinds, user),
             )
             if found is not None:
                 acting, request.constraint = found
@@ -279,3 +279,29 @@ class Application:
             return self.requests.answer(request, route, scope)
         self._check(authorizer, access.check_path, request, parts, user)
         return self.aggregated.answer(request, parts, user) or self.pages.answer(request, parts)
+
+
+def timeout_of(request: HttpRequest) -> int | None:
+    """Return the timeout of a request, in nanoseconds; None if it sets none.
+
+    ApiError: it is not a duration as Go reads one. Watches, which have `timeoutSeconds`, are left
+    alone. Source: k8s.io/apiserver `endpoints/filters/request_deadline.go`.
+    """
+    if "timeout=" not in request.query:
+        return None
+    query = parse_qs(request.query)
+    text = query.get("timeout", [""])[0]
+    if not text or is_watch(query):
+        return None
+    # Imported only when needed: servers start faster.
+    from dralab.cel.errors import CelError
+    from dralab.cel.functions.times import duration
+
+    try:
+        found = int(duration(text))
+    except CelError:
+        what = "missing unit in duration" if text.isdecimal() else "invalid duration"
+        raise ApiError.bad_request(
+            f'invalid timeout specified in the request URL - time: {what} "{text}"'
+        ) from None
+    return found if found > 0 else None

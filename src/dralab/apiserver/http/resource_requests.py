@@ -54,7 +54,7 @@ from dralab.apiserver.http.routing import (
 from dralab.apiserver.http.trying import JSON, NO_CACHE
 from dralab.apiserver.http.weighing import Weights
 from dralab.apiserver.storage import Stored
-from dralab.apiserver.verbs import deleting, patching, reading, writing
+from dralab.apiserver.verbs import creating, deleting, patching, reading, writing
 from dralab.apiserver.verbs.patching import PatchType, undecodable
 from dralab.apiserver.verbs.server import Resources, success
 from dralab.apiserver.verbs.state.context import Scope
@@ -268,7 +268,7 @@ class ResourceRequests:
         if kind.verbs == ASKED:
             asked = reviews.ask(scope, kind, value, route.namespace)
             return response(orjson.dumps(asked), form, status=201, warnings=scope.warnings)
-        stored = self.resources.create(kind, value, route.namespace, scope)
+        stored = creating.create(scope, kind, value, route.namespace)
         return self._object(route, scope, stored, form, query=query, status=201)
 
     @property
@@ -287,7 +287,7 @@ class ResourceRequests:
             accepted=self._accepted,
         )
         scope.options.repeats = body.repeats
-        return bodies.check_type(body.value, request.body, kind, self.resources.kinds)
+        return bodies.check_type(body.value, request.body, kind, scope.context.kinds)
 
     def _update(
         self, request: HttpRequest, route: Route, scope: Scope, query: Query
@@ -422,7 +422,7 @@ class ResourceRequests:
                     request.body, request.headers.get("content-type", ""), sub.kind
                 ).value
                 group = sub.group or kind.group
-                bodies.check_name_of_kind(body, group, sub.kind, self.resources.kinds)
+                bodies.check_name_of_kind(body, group, sub.kind, scope.context.kinds)
         answer = subresources.call(
             scope,
             verb,

@@ -1,6 +1,6 @@
 """The storage interface of the verbs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -171,3 +171,23 @@ class Store(Protocol):
     def close(self) -> None:
         """Close files; further writes are refused."""
         ...
+
+
+def follow(
+    store: Store,
+    resources: Sequence[str],
+    put: Callable[[Key, Mapping[str, Any] | None], None],
+) -> None:
+    """Call `put` with the objects of some collections, and with each change; None: it is gone."""
+    wanted = frozenset(resources)
+
+    def tell(changes: Sequence[Change]) -> None:
+        for change in changes:
+            if change.key.resource in wanted:
+                put(change.key, None if change.after is None else change.after.value)
+
+    with store.lock:
+        store.subscribe(tell)
+        for resource in resources:
+            for stored in store.list(resource).items:
+                put(stored.key, stored.value)

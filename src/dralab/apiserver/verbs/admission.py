@@ -1,14 +1,50 @@
 """Calls the admission plugins of a server for a write, in their two steps."""
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
+from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.access.admission.chain import Review
+from dralab.apiserver.access.admission.chain import Operation, Review
 from dralab.apiserver.metrics.families import DYNAMIC
 from dralab.apiserver.metrics.meters import now
 from dralab.apiserver.verbs.state.context import Scope
+from dralab.apiserver.verbs.state.options import DeleteOptions
+from dralab.values.json_types import JsonDict
 
 Ask = Callable[[Review], None]
+# Ways of writing about which webhooks and policies are asked by another review.
+ASKED_BEFORE: Final = frozenset({"binding", "eviction", "scale"})
+
+
+def review_of(
+    scope: Scope,
+    kind: Kind,
+    operation: Operation,
+    *,
+    namespace: str,
+    name: str,
+    value: JsonDict | None,
+    old: JsonDict | None,
+    how: DeleteOptions | None = None,
+    subresource: str = "",
+    form: tuple[str, str, str] | None = None,
+) -> Review:
+    """Return the admission review of a write."""
+    return Review(
+        operation=operation,
+        kind=kind,
+        namespace=namespace if kind.namespaced else "",
+        name=name,
+        subresource=subresource,
+        value=value,
+        old=old,
+        scope=scope,
+        options=how or scope.options,
+        form=form,
+        # Of a binding others are asked when it is created.
+        internal=scope.internal or (form is None and subresource in ASKED_BEFORE),
+    )
 
 
 def admit(scope: Scope, review: Review) -> None:

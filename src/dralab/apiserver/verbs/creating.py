@@ -5,36 +5,38 @@ then who owns which field, then the store. Source: k8s.io/apiserver `registry/re
 `registry/generic/registry/store.go`.
 """
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from dralab.api import metadata
+from dralab.api import fields, metadata
+from dralab.api.core.declared import as_tags_say
 from dralab.api.core.metadata_checks import metadata_checks
+from dralab.api.fields import FieldError
 from dralab.api.kinds import Kind
-from dralab.api.resource.features import OWNERS_BY_INDEX
+from dralab.api.resource.features import OWNERS_BY_INDEX, VALIDATION_TAGS
 from dralab.api.status import ApiError
 from dralab.apiserver.access.scope import unreadable
 from dralab.apiserver.storage import Damaged, Key, KeyExists, Stored
 from dralab.apiserver.verbs import admission
+from dralab.apiserver.verbs.admission import review_of
 from dralab.apiserver.verbs.empty_fields import located, restored
 from dralab.apiserver.verbs.state import ownership, typed_objects
 from dralab.apiserver.verbs.state.context import Scope, key_of, metadata_of
-from dralab.apiserver.verbs.write_steps import (
-    check_namespace,
-    drop_repeated_owners,
-    given_metadata,
-    in_order,
-    invalid,
-    review_of,
-)
 from dralab.objects.metadata import is_deleting
 from dralab.values.json_types import JsonDict
 
 NAME_TRIES: Final = 8
 
 
-def create(scope: Scope, kind: Kind, value: JsonDict, namespace: str) -> Stored:
+def create(scope: Scope, kind: Kind, value: JsonDict, namespace: str = "") -> Stored:
     """Store a new object. `value` is in the version of `kind` and belongs to the server now."""
+    # What admission checked (names, addresses, the namespace) still holds when it is stored.
+    with scope.store.lock:
+        return _created(scope, kind, value, namespace)
+
+
+def _created(scope: Scope, kind: Kind, value: JsonDict, namespace: str) -> Stored:
     rules = scope.rules.strategy_of(kind)
     meta = given_metadata(scope, kind, value)
     check_namespace(kind, meta, namespace)
@@ -176,3 +178,94 @@ def _new_metadata(scope: Scope, kind: Kind, value: JsonDict, namespace: str, *, 
         given.pop(part, None)
     meta.update(given)
     value["metadata"] = meta
+
+
+def given_metadata(scope: Scope, kind: Kind, value: JsonDict) -> JsonDict:
+    """Return the metadata that a client sent, an empty one where it sent none."""
+    given = value.get("metadata")
+    if isinstance(given, dict):
+        return given
+    if given is not None:
+        # It cannot be decoded: decoding reports that in its own words.
+        value = typed_objects.decoded(scope, kind, value)
+        raise typed_objects.unusable(kind, "metadata is not an object")
+    meta: JsonDict = {}
+    value["metadata"] = meta
+    return meta
+
+
+def check_namespace(kind: Kind, meta: JsonDict, namespace: str) -> None:
+    """Refuse metadata that names another namespace than the request. ApiError."""
+    given = meta.get("namespace") or ""
+    if not isinstance(given, str):
+        return  # decoding tells of it
+    if not kind.namespaced:
+        meta.pop("namespace", None)
+        return
+    if given and given != namespace:
+        raise ApiError.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    meta["namespace"] = namespace
+
+
+def drop_repeated_owners(scope: Scope, meta: JsonDict, *, admitted: bool = False) -> None:
+    """Drop duplicate owners, with a warning; `admitted`: after admission."""
+    owners = meta.get("ownerReferences") or ()
+    if len(owners) < 2:
+        return
+    kept: list[JsonDict] = []
+    repeated: list[str] = []
+    seen: set[frozenset[tuple[str, Any]]] = set()
+    for owner in owners:
+        key = frozenset(owner.items())  # in its typed form: no part has parts of its own
+        if key in seen:
+            repeated.append(owner.get("uid") or "")
+        else:
+            seen.add(key)
+            kept.append(owner)
+    if not repeated:
+        return
+    meta["ownerReferences"] = kept
+    when = " after mutating admission happens" if admitted else ""
+    scope.warnings.append(
+        f".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner "
+        "references in 1.20+, and may reject such requests as early as 1.24; please fix your "
+        f"requests; duplicate UID(s) observed: {', '.join(repeated)}"
+    )
+
+
+def in_order(kind: Kind, scope: Scope, value: JsonDict) -> JsonDict:
+    """Return the object with kind and apiVersion first: lists cut them off by their length."""
+    version, name = scope.rules.hub_type(kind)
+    value.pop("kind", None)
+    value.pop("apiVersion", None)
+    ordered: JsonDict = {"kind": name, "apiVersion": version}
+    if kind.custom is None:
+        ordered.update(value)
+        return ordered
+    # A server written in Go has no structs for these, and writes the keys of maps sorted.
+    if "metadata" in value:
+        ordered["metadata"] = value["metadata"]
+    ordered |= {part: _sorted(value[part]) for part in sorted(value) if part != "metadata"}
+    return ordered
+
+
+def _sorted(value: Any) -> Any:
+    """Return a value with the keys of all mappings in it sorted."""
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_sorted(item) for item in value]
+    return value
+
+
+def invalid(scope: Scope, kind: Kind, name: str, errors: Sequence[FieldError]) -> ApiError:
+    """Return the error for an object with these problems."""
+    shown = scope.rules.strategy_of(kind).in_version(kind.version, kind.kind, errors)
+    if VALIDATION_TAGS in scope.rules.features:
+        told = (as_tags_say(kind.kind, each) for each in shown)
+        shown = list({str(each): each for each in told}.values())
+    # An event is one of the core group, by whichever group it came.
+    group = "" if kind.hub == "events" else kind.group
+    return fields.invalid(kind.kind, name, shown, group=group)

@@ -10,10 +10,10 @@ from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.storage import Key, RevisionConflict, Stored
 from dralab.apiserver.verbs import admission, reading
+from dralab.apiserver.verbs.admission import review_of
 from dralab.apiserver.verbs.reading import ListPage
 from dralab.apiserver.verbs.state.context import Scope, key_of, raise_conflict
 from dralab.apiserver.verbs.state.options import DeleteOptions, ListOptions
-from dralab.apiserver.verbs.write_steps import review_of
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
 from dralab.objects import pods
 from dralab.objects.metadata import spec_of

@@ -3,19 +3,77 @@
 Source: k8s.io/apiserver `storage/cacher`, `storage/etcd3`; recorded answers of a real server.
 """
 
-from collections.abc import Sequence
+import base64
+import binascii
+import json
+import string
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
+
+import orjson
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
+from dralab.apiserver.access.scope import MustWait
 from dralab.apiserver.storage import Compacted, FutureRevision, Key, Stored
-from dralab.apiserver.verbs import continuation
+from dralab.apiserver.verbs.kinds.rules import Rules
 from dralab.apiserver.verbs.state.context import Scope, key_of, revision_of, too_large
 from dralab.apiserver.verbs.state.indexes import INDEXED
 from dralab.apiserver.verbs.state.options import ListOptions, check_list_options
 from dralab.apiserver.verbs.state.selectors import Selection, selection
-from dralab.apiserver.verbs.state.versioned_selection import VersionedFilter, among, selection_of
 from dralab.apiserver.verbs.watches import Watching
+from dralab.values.json_syntax import go_error
+from dralab.values.json_types import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedFilter:
+    """Whether a stored object is selected in the version of `kind`.
+
+    Equal filters share the work of a watch. An object that its webhook has not converted yet
+    counts as selected: the answer then shows the error, and a client lists again.
+    Source: k8s.io/apiextensions-apiserver `pkg/registry/customresource`
+    (selectableFieldsFromObject), which selects after conversion.
+    """
+
+    rules: Rules
+    kind: Kind
+    fits: Callable[[JsonObject], bool]
+
+    def __call__(self, stored: Stored) -> bool:
+        """Return whether the object is selected."""
+        try:
+            value = self.rules.from_hub(self.kind, stored.value)
+        except (ApiError, MustWait):
+            return True
+        return self.fits(value)
+
+    def among(self, items: Sequence[Stored], scope: Scope) -> list[Stored]:
+        """Return the selected objects, converted in one call. ApiError, MustWait."""
+        self.rules.prepare(self.kind, items, scope)
+        return [stored for stored in items if self(stored)]
+
+
+def selection_of(scope: Scope, kind: Kind, labels: str, fields: str) -> Selection:
+    """Return the selection of both selectors of a request. ApiError BadRequest."""
+    found = selection(kind, labels, fields)
+    if not found.by_version or found.fits is None or scope.rules.is_hub(kind):
+        return found
+    accepts = VersionedFilter(scope.rules, kind, found.fits)
+    return replace(found, accepts=accepts, exact=None)
+
+
+def among(chosen: Selection, items: Sequence[Stored], scope: Scope) -> Sequence[Stored]:
+    """Return the selected objects. ApiError, MustWait."""
+    match chosen.accepts:
+        case None:
+            return items
+        case VersionedFilter() as versioned:
+            return versioned.among(items, scope)
+        case accepts:
+            return [stored for stored in items if accepts(stored)]
+
 
 EXPIRED = (
     "The provided continue parameter is too old to display a consistent list result. You can "
@@ -73,7 +131,7 @@ def _readable_page(scope: Scope, kind: Kind, namespace: str, options: ListOption
     after: tuple[str, str] | None = None
     revision: int | None = None
     if options.cont:
-        token = continuation.decode(options.cont, namespace, namespaced=kind.namespaced)
+        token = decode_token(options.cont, namespace, namespaced=kind.namespaced)
         if options.revision not in {"", "0"}:
             raise ApiError.bad_request(
                 "specifying resource version is not allowed when using continue"
@@ -121,9 +179,7 @@ def _readable_page(scope: Scope, kind: Kind, namespace: str, options: ListOption
     cont = ""
     if found.more and found.items:
         last = found.items[-1].key
-        cont = continuation.encode(
-            continuation.Continuation(found.revision, last.namespace, last.name), namespace
-        )
+        cont = encode_token(Continuation(found.revision, last.namespace, last.name), namespace)
     return ListPage(
         items=found.items,
         revision=found.revision,
@@ -168,8 +224,8 @@ def _expired(after: tuple[str, str] | None, namespace: str, error: Compacted) ->
     if after is None:
         return ApiError("Expired", f"The resourceVersion for the provided list is too old: {error}")
     expired = ApiError("Expired", EXPIRED)
-    token = continuation.Continuation(-1, *after)
-    expired.list_continue = continuation.encode(token, namespace)
+    token = Continuation(-1, *after)
+    expired.list_continue = encode_token(token, namespace)
     return expired
 
 
@@ -222,3 +278,71 @@ def watch(
         bookmarks=options.bookmarks,
         timeout=options.timeout,
     )
+
+
+VERSION = "meta.k8s.io/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """Go on after (namespace, name), with the state as of `revision` (-1: as of now).
+
+    Source of its token: k8s.io/apiserver `storage/continue.go`; clients treat it as opaque.
+    """
+
+    revision: int
+    namespace: str
+    name: str
+
+
+ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "-_")
+
+
+def encode_token(token: Continuation, within: str) -> str:
+    """Return the token; `within` is the namespace of the request, empty for all."""
+    start = token.name if within or not token.namespace else f"{token.namespace}/{token.name}"
+    text = json.dumps(
+        {"v": VERSION, "rv": token.revision, "start": f"/{start}\0"}, separators=(",", ":")
+    )
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode_token(text: str, within: str, *, namespaced: bool) -> Continuation:
+    """Return the content of a token; ApiError (BadRequest) if it is not one."""
+    plain = text.rstrip("=")  # the padding is left out, but some clients send it
+    try:
+        data = base64.b64decode(plain + "=" * (-len(plain) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise _invalid(f"illegal base64 data at input byte {_wrong_byte(plain)}") from error
+    try:
+        found = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise _invalid(go_error(data)) from error
+    if not isinstance(found, dict) or found.get("v") != VERSION:
+        raise ApiError.bad_request(
+            "invalid continue token: continue key is not valid: server does not recognize this "
+            f"encoded version {found.get('v') or '' if isinstance(found, dict) else ''}"
+        )
+    revision, start = found.get("rv"), found.get("start")
+    if not isinstance(revision, int) or not isinstance(start, str) or not start:
+        raise ApiError.bad_request(
+            "invalid continue token: continue key is not valid: incorrect encoded start "
+            "resourceVersion (version meta.k8s.io/v1)"
+        )
+    key = start.removeprefix("/").removesuffix("\0")
+    if within or not namespaced:
+        return Continuation(revision, within, key)
+    namespace, _, name = key.partition("/")
+    return Continuation(revision, namespace, name)
+
+
+def _wrong_byte(text: str) -> int:
+    """Return where Go stops reading base64 without padding: at an invalid or incomplete part."""
+    for index, character in enumerate(text):
+        if character not in ALPHABET:
+            return index
+    return len(text) - len(text) % 4
+
+
+def _invalid(why: str) -> ApiError:
+    return ApiError.bad_request(f"invalid continue token: continue key is not valid: {why}")

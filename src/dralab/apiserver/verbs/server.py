@@ -48,10 +48,7 @@ class Resources:
         self, kind: Kind, value: JsonDict, namespace: str = "", scope: Scope | None = None
     ) -> Stored:
         """Store a new object."""
-        scope = scope or self.context.scope()
-        # What admission checked (names, addresses, the namespace) still holds when it is stored.
-        with scope.store.lock:
-            return creating.create(scope, kind, value, namespace)
+        return creating.create(scope or self.context.scope(), kind, value, namespace)
 
     def delete(
         self,

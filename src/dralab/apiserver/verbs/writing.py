@@ -5,7 +5,8 @@ then who owns which field, then the store. Source: k8s.io/apiserver `registry/re
 `registry/generic/registry/store.go`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -19,7 +20,15 @@ from dralab.api.status import ApiError
 from dralab.apiserver.access.authorization.attributes import Attributes
 from dralab.apiserver.storage import RevisionConflict, Stored
 from dralab.apiserver.verbs import admission, deleting
-from dralab.apiserver.verbs.creating import create
+from dralab.apiserver.verbs.admission import review_of
+from dralab.apiserver.verbs.creating import (
+    check_namespace,
+    create,
+    drop_repeated_owners,
+    given_metadata,
+    in_order,
+    invalid,
+)
 from dralab.apiserver.verbs.empty_fields import (
     EmptyPlace,
     change_errors,
@@ -36,16 +45,53 @@ from dralab.apiserver.verbs.state.context import (
     raise_conflict,
     storage_key,
 )
-from dralab.apiserver.verbs.subresource_access import SubresourceAccess
-from dralab.apiserver.verbs.write_steps import (
-    check_namespace,
-    drop_repeated_owners,
-    given_metadata,
-    in_order,
-    invalid,
-    review_of,
-)
 from dralab.values.json_types import JsonDict
+
+
+@dataclass(frozen=True, slots=True)
+class SubresourceAccess:
+    """Asks the authorizer for the user of a write to an object of a namespace."""
+
+    scope: Scope
+    kind: Kind
+    namespace: str
+
+    @property
+    def verb(self) -> str:
+        """The verb of the request."""
+        return "patch" if self.scope.options.kind == "PatchOptions" else "update"
+
+    @property
+    def user_name(self) -> str:
+        """The user's name."""
+        return self.scope.user.name
+
+    @property
+    def user_extra(self) -> Mapping[str, tuple[str, ...]]:
+        """What else is known of the user."""
+        return self.scope.user.extra
+
+    def refusal(self, verb: str, subresource: str, name: str) -> str:
+        """Return why the user may not use a subresource; empty if the user may.
+
+        Without a name it is asked for all objects of all namespaces.
+        """
+        wanted = Attributes(
+            user=self.scope.user,
+            verb=verb,
+            group=self.kind.group,
+            version=self.kind.version,
+            resource=self.kind.plural,
+            subresource=subresource,
+            namespace=self.namespace if name else "",
+            name=name,
+        )
+        try:
+            self.scope.check_access(wanted)
+        except ApiError as error:
+            return error.message
+        return ""
+
 
 # Ways of writing that change what is wanted: a binding, for one, does not.
 COUNTED = frozenset({"", "ephemeralcontainers", "resize", "scale"})

@@ -121,3 +121,30 @@ def forbidden(attributes: Attributes, decision: Decision) -> ApiError:
 def quoted(text: str) -> str:
     """Return a text in quotation marks, as in messages."""
     return json.dumps(text, ensure_ascii=False)
+
+
+class AlwaysAllow:
+    """Every user may do everything (k8s.io/apiserver `authorization/authorizerfactory`)."""
+
+    def authorize(self, attributes: Attributes) -> Decision:  # noqa: ARG002 - whatever it is
+        """Allow it."""
+        return ALLOWED
+
+    def rules_for(self, user: User, namespace: str) -> RuleList:  # noqa: ARG002 - for any user
+        """Return the rule that allows everything."""
+        return RuleList(
+            resource_rules=[{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+            non_resource_rules=[{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        )
+
+
+class AlwaysDeny:
+    """No user may do anything, apart from superusers."""
+
+    def authorize(self, attributes: Attributes) -> Decision:  # noqa: ARG002 - whatever it is
+        """Do not allow it."""
+        return Decision("no opinion", "Everything is forbidden.")
+
+    def rules_for(self, user: User, namespace: str) -> RuleList:  # noqa: ARG002 - for any user
+        """Return no rules."""
+        return RuleList()

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from dralab.apiserver.access.admission.chain import Admission
-from dralab.apiserver.access.authorization.always import AlwaysAllow, AlwaysDeny
 from dralab.apiserver.access.authorization.attributes import (
     ALLOWED,
+    AlwaysAllow,
+    AlwaysDeny,
     Attributes,
     Authorizer,
     Decision,
@@ -24,7 +25,7 @@ from dralab.apiserver.access.authorization.rbac import COLLECTIONS, RbacAuthoriz
 from dralab.apiserver.access.authorization.signers import CertificateApproval, CertificateSigning
 from dralab.apiserver.access.users import User
 from dralab.apiserver.storage import Store
-from dralab.apiserver.storage.following import follow
+from dralab.apiserver.storage.store import follow
 
 MODES: Final = ("AlwaysAllow", "AlwaysDeny", "Node", "RBAC")
 

@@ -5,6 +5,7 @@ here opens a socket. The answer streams; a client that reads slowly makes the pr
 """
 
 import asyncio
+import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -13,7 +14,6 @@ from http import HTTPStatus
 from typing import Final
 
 from dralab.apiserver.http.connections.byte_feeds import Feed
-from dralab.apiserver.http.connections.html_links import with_prefix
 from dralab.apiserver.http.messages import ByteStream, HttpResponse, Upgrade
 from dralab.apiserver.outgoing.client import unread_words
 from dralab.kernel.http_answers import HttpAnswer, LargeAnswerError, NotHttpError
@@ -270,3 +270,34 @@ def _stream(
 def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
     with suppress(RuntimeError):  # the loop has ended
         loop.call_soon_threadsafe(call)
+
+
+# Source of the attributes: k8s.io/apimachinery `pkg/util/proxy` (transport.go, atomsToAttrs).
+TAGS: Final = (
+    "a|applet|area|audio|base|blockquote|body|button|command|del|embed|form|frame|head|html|"
+    "iframe|img|input|ins|link|object|q|script|source|video"
+)
+NAMES: Final = (
+    "action|background|cite|classid|codebase|data|formaction|href|icon|longdesc|manifest|poster|"
+    "profile|src|usemap"
+)
+TAG: Final = re.compile(rf"<(?:{TAGS})\b[^>]*>".encode(), re.IGNORECASE)
+# Two slashes begin another host.
+LINK: Final = re.compile(
+    rf"""(\s(?:{NAMES})\s*=\s*["']?)(/(?!/)[^\s"'>]*)""".encode(), re.IGNORECASE
+)
+
+
+def with_prefix(page: bytes, prefix: str) -> bytes:
+    """Return an HTML page whose absolute paths lead below a prefix.
+
+    >>> with_prefix(b"<a href='/x'>/y</a> <a href=z> <img src=/p.png>", "/pods/w/proxy")
+    b"<a href='/pods/w/proxy/x'>/y</a> <a href=z> <img src=/pods/w/proxy/p.png>"
+    """
+    start = prefix.encode()
+
+    def moved(link: re.Match[bytes]) -> bytes:
+        path = link[2]
+        return link[0] if path.startswith(start) else link[1] + start + path
+
+    return TAG.sub(lambda tag: LINK.sub(moved, tag[0]), page)

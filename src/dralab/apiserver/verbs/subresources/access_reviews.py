@@ -10,8 +10,7 @@ from dralab.api import fields
 from dralab.api.fields import FieldError
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
-from dralab.apiserver.access.authorization.always import AlwaysAllow
-from dralab.apiserver.access.authorization.attributes import Attributes, Decision
+from dralab.apiserver.access.authorization.attributes import AlwaysAllow, Attributes, Decision
 from dralab.apiserver.access.users import User
 from dralab.apiserver.verbs.state.context import Scope
 from dralab.apiserver.verbs.state.selectors import exact_fields

@@ -8,9 +8,9 @@ from typing import Final
 
 from dralab.api.kinds import Kind
 from dralab.apiserver.verbs import admission
+from dralab.apiserver.verbs.admission import review_of
 from dralab.apiserver.verbs.state.context import Scope
 from dralab.apiserver.verbs.state.options import Query, WriteOptions
-from dralab.apiserver.verbs.write_steps import review_of
 from dralab.values.json_types import JsonDict
 
 FLAGS: Final = ("stdin", "stdout", "stderr", "tty")

@@ -11,7 +11,7 @@ from dralab.api.schemas import Schemas
 from dralab.api.status import ApiError
 from dralab.apiserver import managed_fields
 from dralab.apiserver.storage import Stored
-from dralab.apiserver.verbs import patching, write_steps, writing
+from dralab.apiserver.verbs import admission, patching, writing
 from dralab.apiserver.verbs.patching import PatchType
 from dralab.apiserver.verbs.state import ownership
 from dralab.apiserver.verbs.state.context import Scope
@@ -140,7 +140,7 @@ def _admitted(scope: Scope, kind: Kind, name: str, namespace: str, replicas: int
     old = scale_of(scope, kind, scope.live(kind, namespace, name))
     new: JsonDict = orjson.loads(orjson.dumps(old))
     new["spec"]["replicas"] = replicas
-    review = write_steps.review_of(
+    review = admission.review_of(
         scope,
         kind,
         "UPDATE",

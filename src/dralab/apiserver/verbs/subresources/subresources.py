@@ -9,12 +9,12 @@ from dralab.api.kinds import Kind
 from dralab.api.scalar_decoding import DecodingError
 from dralab.api.status import ApiError
 from dralab.apiserver.verbs import admission, patching, writing
+from dralab.apiserver.verbs.admission import review_of
 from dralab.apiserver.verbs.patching import PatchType
 from dralab.apiserver.verbs.state import typed_objects
 from dralab.apiserver.verbs.state.context import Scope
 from dralab.apiserver.verbs.subresources import eviction, scaling, token_requests
 from dralab.apiserver.verbs.subresources.pod_conditions import with_condition
-from dralab.apiserver.verbs.write_steps import review_of
 from dralab.objects.metadata import is_deleting, metadata_of
 from dralab.values.json_types import JsonDict, JsonObject
 
