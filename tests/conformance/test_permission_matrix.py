@@ -10,6 +10,7 @@ from benchmarks import kube
 
 from dralab.cluster import Cluster, Options
 from etcds import Etcd
+from waiting import until
 
 pytestmark = pytest.mark.conformance
 
@@ -163,6 +164,7 @@ def test_everybody_may_do_what_a_real_server_lets_them_do(tmp_path):
         try:
             theirs, ours = Asking(real.url, kube.TOKEN), Asking(cluster.url, cluster.token)
             with closing(theirs.line), closing(ours.line):
+                until(lambda: theirs.ask("GET", "/readyz")[0] == 200)  # and all groups are listed
                 both = sorted(theirs.resources() & ours.resources())
                 assert len(both) > 100
                 for asking in (theirs, ours):
