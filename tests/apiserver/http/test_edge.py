@@ -404,11 +404,12 @@ def test_a_head_without_end_is_refused(start: Start, head: bytes) -> None:
     assert server.ask("GET", "/none")[0] == 404
 
 
-def test_what_is_not_http_is_refused(start: Start) -> None:
+def test_what_is_not_http_is_refused(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     server = start()
     with socket.create_connection(("127.0.0.1", server.port)) as strange:
         strange.sendall(b"\x16\x03\x01 hello\r\n\r\n")
         assert strange.recv(1_000).startswith(b"HTTP/1.1 400")
+    assert not caplog.records, "anyone may do that, as often as they like"
 
 
 def test_parts_are_sent_as_one_body(start: Start) -> None:

@@ -132,6 +132,27 @@ def test_keys_come_from_the_provider_and_change_with_it():
         found.known(token())
 
 
+def test_a_token_that_is_checked_while_the_keys_change_is_not_known_by_the_new_ones(monkeypatch):
+    provider = Provider(PUBLIC)
+    source = DiscoveredKeys(ISSUER, ["ES256"], provider)
+    source.refresh()
+    found, other = tokens(source), ec.generate_private_key(ec.SECP256R1())
+    is_verified = jwt.is_verified
+
+    def slowly(text, keys):
+        monkeypatch.setattr(jwt, "is_verified", is_verified)
+        provider.documents = Provider(jwt.public_key(other.public_key())).documents
+        source.refresh()
+        assert found.known(token(key=other)) is not None  # in another thread
+        return is_verified(text, keys)
+
+    monkeypatch.setattr(jwt, "is_verified", slowly)
+    text = token()
+    assert found.known(text) is not None, "its keys were those of the provider when it came"
+    with pytest.raises(Rejected, match="failed to verify signature"):
+        found.known(text)
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

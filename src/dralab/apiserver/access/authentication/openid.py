@@ -64,6 +64,9 @@ class OpenIdSettings:
         return "" if self.username_claim == "email" else f"{self.issuer}#"
 
 
+Keys = Sequence[jwt.VerificationKey] | None  # None: not fetched yet
+
+
 class KeySource(Protocol):
     """Where the provider's keys come from."""
 
@@ -92,25 +95,26 @@ class OpenIdTokens:
         self.settings = settings
         self.source = source
         self._clock = clock
-        self._verified: dict[bytes, Mapping[str, Any]] = {}
-        self._keys: Sequence[jwt.VerificationKey] | None = None
+        # By digest, the claims of tokens that these keys have verified.
+        self._verified: tuple[Keys, dict[bytes, Mapping[str, Any]]] = (None, {})
 
     def known(self, token: str) -> Known | None:
         """Return the owner of a token; None for one of another issuer. Rejected."""
         digest = hashlib.sha256(token.encode(errors="surrogatepass")).digest()
         keys = self.source.keys
-        if keys is not self._keys:
-            self._verified.clear()
-            self._keys = keys
-        claims = self._verified.get(digest)
+        if self._verified[0] is not keys:
+            self._verified = (keys, {})
+        # Another thread may know newer keys already: what these have verified is not for it.
+        known = verified[1] if (verified := self._verified)[0] is keys else {}
+        claims = known.get(digest)
         if claims is None:
             found = jwt.parsed(token)
             if found is None or found.claims.get("iss") != self.settings.issuer:
                 return None
             claims = self._checked(found, keys)
-            if len(self._verified) >= KEPT:
-                self._verified.clear()
-            self._verified[digest] = claims
+            if len(known) >= KEPT:
+                known.clear()
+            known[digest] = claims
         now = self._clock.now() / SECOND
         ends, begins = jwt.number(claims, "exp"), jwt.number(claims, "nbf")
         if ends is None or now > ends:
@@ -119,9 +123,7 @@ class OpenIdTokens:
             raise Rejected("oidc: verify token: oidc: current time is before the nbf (not before)")
         return Known(user=self._user(claims))
 
-    def _checked(
-        self, token: jwt.Token, keys: Sequence[jwt.VerificationKey] | None
-    ) -> Mapping[str, Any]:
+    def _checked(self, token: jwt.Token, keys: Keys) -> Mapping[str, Any]:
         """Return the claims of a token that the provider issued for this client."""
         if keys is None:
             raise Rejected("oidc: authenticator not initialized")

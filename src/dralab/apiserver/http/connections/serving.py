@@ -44,6 +44,10 @@ from dralab.apiserver.http.messages import LARGEST_MESSAGE
 
 logger = logging.getLogger(__name__)
 
+# What uvicorn says of clients that do not speak HTTP: anyone may make it say so without end.
+CLIENT_ERRORS: Final = logging.getLogger(f"{__name__}.clients")
+CLIENT_ERRORS.setLevel(logging.ERROR)
+
 UNSENT: Final = 16 * 1024  # bytes; asyncio's 64 KiB are 640 MB for 10,000 watchers
 HEAD: Final = 64 * 1024  # bytes of request line and headers
 HEAD_TIME: Final = 30.0  # seconds for a head to arrive
@@ -364,6 +368,7 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.logger = CLIENT_ERRORS
         self.head = 0  # bytes of a head that is not complete, or of trailers
         self.looks = 0  # since the head began, or the last answer was sent
         self.in_body = False
