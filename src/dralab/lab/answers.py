@@ -19,7 +19,7 @@ class HelpAnswer:
     patch: Any = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ExplanationAnswer:
     """Why a pod or claim waits, or where it fits.
 
@@ -38,6 +38,9 @@ class ExplanationAnswer:
 
     def __str__(self) -> str:
         return str(self.data["text"])
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {f'fits on {self.node}' if self.fits else self.headline}>"
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
@@ -67,7 +70,7 @@ def explanation(answer: Mapping[str, Any]) -> ExplanationAnswer:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ColumnTable:
     """Rows with named columns; `to_pandas` needs pandas, which is not installed with dralab."""
 
@@ -93,6 +96,9 @@ class ColumnTable:
 
         return pd.DataFrame({name: self[name] for name in self.columns})
 
+    def __repr__(self) -> str:
+        return f"<{len(self)} rows of {', '.join(self.columns)}>"
+
     def _repr_html_(self) -> str:
         shown = self.rows[:SHOWN]
         body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in shown)
@@ -115,8 +121,17 @@ def _cell(value: Any) -> str:
     return f"<td>{escape(text)}</td>"
 
 
-@dataclass(frozen=True, slots=True)
-class WhatIfAnswer:
+class ShownAnswer:
+    """Shows itself by its text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WhatIfAnswer(ShownAnswer):
     """What a change makes different: `pods` have their fate, `before`, `after` and `why`."""
 
     data: Mapping[str, Any] = field(repr=False)
@@ -148,15 +163,15 @@ class WhatIfAnswer:
 
     def __str__(self) -> str:
         before, after = self.nodes
-        parts = (f"{len(self.starts)} start", f"{len(self.moves)} move", f"{len(self.waits)} wait")
-        return f"{before} nodes before, {after} after: {', '.join(parts)}"
+        fates = f"start: {len(self.starts)}, move: {len(self.moves)}, wait: {len(self.waits)}"
+        return f"nodes: {before} before, {after} after; pods that {fates}"
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(str(self))}</p>{self.pods._repr_html_()}"
 
 
-@dataclass(frozen=True, slots=True)
-class PlanAnswer:
+@dataclass(frozen=True, slots=True, repr=False)
+class PlanAnswer(ShownAnswer):
     """The nodes to add: `nodes` by shape, their `price`, and no plan costs less than `least`."""
 
     data: Mapping[str, Any] = field(repr=False)
@@ -191,14 +206,15 @@ class PlanAnswer:
 
     def __str__(self) -> str:
         nodes = ", ".join(f"{count} x {name}" for name, count in self.nodes.items()) or "no node"
-        return f"{nodes} for {self.price:g}: {len(self.served)} run, {len(self.waits)} wait"
+        fates = f"run: {len(self.served)}, wait: {len(self.waits)}"
+        return f"{nodes} for {self.price:g}; pods that {fates}"
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(str(self))}</p>{self.waits._repr_html_()}"
 
 
-@dataclass(frozen=True, slots=True)
-class MovesAnswer:
+@dataclass(frozen=True, slots=True, repr=False)
+class MovesAnswer(ShownAnswer):
     """The pods to move so that waiting pods fit, in an order in which each step has room."""
 
     data: Mapping[str, Any] = field(repr=False)
@@ -230,7 +246,7 @@ class MovesAnswer:
         return table(self.data["waiting"])
 
     def __str__(self) -> str:
-        return f"{self.served} pods fit after {len(self.moves)} moves, {len(self.waits)} wait"
+        return f"moves: {len(self.moves)}, pods that fit: {self.served}, waiting: {len(self.waits)}"
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(str(self))}</p>{self.moves._repr_html_()}"

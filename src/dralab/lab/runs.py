@@ -166,6 +166,11 @@ class Run:
         """The names of the nodes or machines."""
         return [lane for lane in self.result.lanes if "/" not in lane]
 
+    @property
+    def capacity(self) -> Mapping[str, int]:
+        """What all nodes have together: CPU and GPU in milli, memory in bytes; or machines."""
+        return dict(self.result.capacity)
+
     def report(self, folder: str | PathLike[str]) -> list[Path]:
         """Write tables and the page of the run into a folder; return the files. InputError."""
         return reports.write(self.result, Path(folder))

@@ -103,7 +103,7 @@ def draw_means(metric: str, rows: Sequence[Mapping[str, Any]], path: Path | None
         middle = 0.4 - width / 2
         axis.set_xticks([place + middle for place in range(len(names))], names)
         axis.set(ylabel=metrics.titled(metric))
-        axis.legend()
+        axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
         axis.set_title("mean over the seeds and its 95 % interval", fontsize="small")
         _save(figure, path)
     return figure
