@@ -90,7 +90,7 @@ export function CapacityView({ fleet, waiting, version, asked: given, onAsked }:
               }}
             />
           )}</Answered>
-          <p class="quiet">Nothing is changed in the cluster. The answers are those of <code>dralab defragment</code>.</p>
+          <p class="quiet">Nothing is changed in the cluster. The answers are those of <code>dralab plan moves</code>.</p>
         </article>
       </div>
     </section>

@@ -49,7 +49,7 @@ export function FleetView({ fleet, search, onSearch, onOpen }: Props) {
     return (
       <p class="empty">
         <strong>This cluster has no nodes.</strong> They are shown as they come.{" "}
-        <code>dralab up --example</code> starts a cluster with nodes and devices.
+        <code>dralab up</code> starts a cluster with nodes and devices.
       </p>
     );
   }

@@ -24,7 +24,8 @@ export function WaitingView({ waiting, fleet, chosen, onChoose, onStory, onNode 
   const causes = useAnswer("causes", waiting.version, () => ask<Causes>("causes"));
   const groups = useMemo(
     () => grouped(waiting.items, causes?.state === "here" ? causes.value.causes : []), [waiting, causes]);
-  if (!waiting.total) {
+  // Of a pod that waited a moment ago one still reads what became of it.
+  if (!waiting.total && !chosen) {
     const free = fleet.counts[fleet.data.states.indexOf("free")] ?? 0;
     return (
       <p class="empty">
