@@ -19,7 +19,7 @@ from dralab.api.fields import FieldError
 from dralab.api.internal_forms import internal_form
 from dralab.api.label_selectors import label_selector_problems, shown_selector
 from dralab.api.rules import RuleTables
-from dralab.values import cron, labels, names
+from dralab.values import labels, names
 from dralab.values.json_types import JsonDict
 
 JOB_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
@@ -199,6 +199,8 @@ def schedule_problems(schedule: str) -> list[str]:
     """Return the problems of a schedule."""
     if "TZ" in schedule:
         return ["cannot use TZ or CRON_TZ in schedule, use timeZone field instead"]
+    from dralab.values import cron  # not needed to start
+
     try:
         cron.parse(schedule)
     except cron.ScheduleError as error:
@@ -220,6 +222,8 @@ def _zone_problem(zone: str) -> str | None:
         return (
             "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
         )
+    from dralab.values import cron  # not needed to start
+
     try:
         cron.time_zone(zone)
     except cron.ScheduleError as error:

@@ -12,7 +12,6 @@ from dralab.api.core.addresses import port_problems
 from dralab.api.fields import FieldError
 from dralab.values import names
 from dralab.values.go_text import go_quoted
-from dralab.values.go_urls import url_problem
 from dralab.values.json_types import JsonDict, JsonObject
 
 VERSIONS: Final = ("v1", "v1beta1")
@@ -38,6 +37,8 @@ def webhook_client_errors(client: JsonObject, path: str) -> Iterator[FieldError]
 
 
 def _url_errors(url: str, path: str) -> Iterator[FieldError]:
+    from dralab.values.go_urls import url_problem  # not needed to start
+
     if problem := url_problem(url):
         why = f"url must be a valid URL: parse {go_quoted(url)}: {problem}{FORM}"
         yield fields.required(path, why)

@@ -16,6 +16,7 @@ from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.storage import StorageUnavailable
 from dralab.apiserver.verbs import patching
+from dralab.apiserver.verbs.creating import create_as_is
 from dralab.apiserver.verbs.server import Resources
 from dralab.apiserver.verbs.state.context import key_of
 from dralab.objects.metadata import is_deleting, labels_of, spec_of, status_of
@@ -131,7 +132,8 @@ class LocalApiServices:
                     "metadata": {"name": name, "labels": {LABEL: ALWAYS if custom else AT_START}},
                     "spec": _spec(group, version, custom=custom),
                 }
-                self.resources.create(kind, value, scope=context.own_write(MANAGER))
+                with context.store.lock:
+                    create_as_is(context.own_write(MANAGER), kind, value, "")
 
     def _write_status(self, kind: Kind, name: str) -> None:
         condition = {

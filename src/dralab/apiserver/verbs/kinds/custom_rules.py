@@ -21,6 +21,7 @@ from dralab.api.scalar_decoding import DecodingError
 from dralab.api.schemas import OBJECT_META, Schema, Schemas
 from dralab.api.status import ApiError
 from dralab.api.strategy import ScalePaths, Strategy
+from dralab.apiserver.made_once import made_once
 from dralab.values.go_text import go_value
 from dralab.values.json_types import JsonDict
 
@@ -70,13 +71,20 @@ class CustomStrategy(Strategy):
     def __init__(self, versions: Mapping[str, Mapping[str, Any]]) -> None:
         self.versions = dict(versions)
         self.ending = False  # the definition is being deleted
-        self.raw: dict[str, Mapping[str, Any]] = {}
-        self._schemas: dict[str, Schema] = {}
-        for name, version in versions.items():
-            given = (version.get("schema") or {}).get("openAPIV3Schema")
-            self.raw[name] = _whole(given)
-            self._schemas[name] = schemas.custom(given)
-        self._efforts = {
+
+    # Made with the first object of the kind: of those that are there at the start, few are used.
+    @made_once
+    def raw(self) -> Mapping[str, Mapping[str, Any]]:
+        """The whole schemas of all versions."""
+        return {name: _whole(_schema_of(each)) for name, each in self.versions.items()}
+
+    @made_once
+    def _schemas(self) -> Mapping[str, Schema]:
+        return {name: schemas.custom(_schema_of(each)) for name, each in self.versions.items()}
+
+    @made_once
+    def _efforts(self) -> Mapping[str, tuple[float, float, int]]:
+        return {
             name: (structural.effort(raw), _rules_effort(raw), _loops(raw))
             for name, raw in self.raw.items()
         }
@@ -264,6 +272,10 @@ def _was_so(path: str, value: JsonDict, old: JsonDict) -> bool:
 
 def _path(text: str) -> tuple[str, ...]:
     return tuple(part for part in text.split(".") if part)
+
+
+def _schema_of(version: Mapping[str, Any]) -> Any:
+    return (version.get("schema") or {}).get("openAPIV3Schema")
 
 
 def _whole(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
