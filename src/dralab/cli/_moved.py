@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from dralab.cli._terminal import echo
+from dralab.cli._words import SYNONYMS
 
 # Commands: old words → new words.
 COMMANDS: Final[Mapping[str, str]] = {
+    "allocations": "enumerate allocations",
     "backup": "store backup",
     "batsim": "simulate batsim-scheduler",
     "campaign": "simulate campaign",
-    "allocations": "enumerate allocations",
     "clock run": "simulate program",
     "defragment": "plan moves",
     "dst schema": "help schema dst",
@@ -25,73 +26,37 @@ COMMANDS: Final[Mapping[str, str]] = {
     "restore": "store restore",
     "schedule": "allocate",
     "schema": "help schema",
-    "simulate batsim": "simulate run",
-    "simulate openb": "simulate run",
-    "simulate swf": "simulate run",
-    "simulate ticks": "simulate run",
+    **dict.fromkeys(
+        [f"simulate {name}" for name in ("batsim", "openb", "swf", "ticks")], "simulate run"
+    ),
 }
-# Options of old and of new commands: old spelling → new words; without any, the value of the option
-# is an argument now.
+# Options of old and of new commands, beside SYNONYMS: old spelling → new words; without any, the
+# value of the option is an argument now.
 OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
-    "allocate": {"--generation": "--api"},
-    "compare": {"--generation": "--api", "--picture": "--write", "--with": "--to"},
-    "convert": {"--from": "--api", "--generation": "--api"},
-    "conformance allocator": {"--results": "--write"},
-    "driver check": {
-        "--badge": "--write",
-        "--json": "--write",
-        "--junit": "--write",
-        "--lanes": "--workers",
-        "--markdown": "--write",
-    },
-    "driver new": {"--directory": "--write"},
-    "dst replay": {"--html": "--write"},
-    "dst run": {
-        "--first": "--seed",
-        "--jobs": "--workers",
-        "--junit": "--write",
-        "--out": "--write",
-        "-j": "--workers",
-    },
+    "compare": {"--picture": "--write"},
+    "dst run": {"--first": "--seed", "--out": "--write", "-j": "--workers"},
     "enumerate allocations": {
-        "--budget": "--max-steps",
-        "--first": "--limit 1",
-        "--generation": "--api",
-        "--list": "",
-        "--pod": "",
+        "--budget": "--max-steps", "--first": "--limit 1", "--list": "", "--pod": "",
     },
-    "enumerate partitions": {"--generation": "--api"},
-    "explain": {"--generation": "--api"},
-    "schedule": {
-        "--claim": "-f",
-        "--kubeconfig": "--apply --kubeconfig",
-        "--nodes": "-f",
-        "--server": "--apply --server",
-    },
-    "snapshot": {"--output": "", "-o": ""},
-    "up": {"--profile": "--api"},
-    "user add": {"--output": "--write", "-o": "--write"},
-    "validate": {"--generation": "--api", "--repair": "--write"},
-    "what-if": {"--without": "--end"},
     "node": {"--status": "--drivers"},
     "plan nodes": {"--budget": "--max-price"},
+    "schedule": {
+        "--claim": "-f", "--kubeconfig": "--apply --kubeconfig", "--nodes": "-f",
+        "--server": "--apply --server",
+    },
     "scheduler": {"--name": "--scheduler-name"},
     "simulate batsim-scheduler": {"--socket": "--listen"},
     "simulate campaign": {"--out": "--write"},
-    "simulate compare": {"--page": "--write"},
     "simulate run": {
-        "--curve": "--write",
-        "--events": "",
-        "--nodes": "",
-        "--out": "--export",
-        "--platform": "",
-        "--pods": "",
-        "--policy": "--scheduler",
-        "--report": "--write",
-        "--trace": "",
-        "--workload": "",
+        "--events": "", "--nodes": "", "--out": "--export", "--platform": "", "--pods": "",
+        "--policy": "--scheduler", "--trace": "", "--workload": "",
     },
-}
+    "snapshot": {"--output": "", "-o": ""},
+    "user add": {"--output": "--write", "-o": "--write"},
+    "what-if": {"--without": "--end"},
+}  # fmt: skip
+# Its options are those of another program.
+OF_OTHERS: Final = "simulate program"
 HELP: Final = ("-h", "--help")
 
 
@@ -99,9 +64,10 @@ def rewritten(args: Sequence[str], program: str) -> list[str]:
     """Return the arguments of `program` in today's spelling; on stderr, say what that is."""
     old = _old_command(args)
     new = [*COMMANDS[old].split(), *args[len(old.split()) :]] if old else list(args)
-    starts = (" ".join(new[:size]) for size in (1, 2))
-    table = {k: v for name in (old, *starts) for k, v in OPTIONS.get(name, {}).items()}
-    new = list(_with_new_options(new, table))
+    starts = [" ".join(new[:size]) for size in (1, 2)]
+    if OF_OTHERS not in starts:
+        tables = [SYNONYMS, *(OPTIONS.get(name, {}) for name in (old, *starts))]
+        new = list(_with_new_options(new, {k: v for each in tables for k, v in each.items()}))
     if new != list(args):
         echo(f"this spelling will be removed in 0.3; use: {program} {shlex.join(new)}", err=True)
     return new

@@ -156,10 +156,9 @@ def allocate_older(
     if not results:
         left = f"; {others} pods with other claims wait for another scheduler" if others else ""
         echo(f"nothing in the input asks for devices{left}", err=True)
+    reasons = [f"{_title(placement.pod)}: {why.brief}" for _, placement, why in refused]
     if output == "table":
-        echo_table([COLUMNS, *(row for _, placed, _ in results for row in _rows(placed))], gap=3)
-        if refused:
-            echo()
+        echo_placed((row for _, placed, _ in results for row in _rows(placed)), reasons)
     else:
         claims = [
             claim
@@ -168,14 +167,21 @@ def allocate_older(
             for claim in placement.claims
         ]
         echo_objects(claims, output)
-    for _, placement, why in refused:
-        echo(f"{_title(placement.pod)}: {why.brief}", err=output != "table")
+        for reason in reasons:
+            echo(reason, err=True)
     for _, placement, _ in results if verbose else ():
         for line in _details(placement):
             echo(f"{_title(placement.pod)}: {line}", err=output != "table")
     if results and api != "v1":
         echo(FIRST, err=True)
     return 1 if refused else 0
+
+
+def echo_placed(rows: Iterable[tuple[str, ...]], reasons: Sequence[str]) -> None:
+    """Print what was placed as a table, then why the rest was not."""
+    echo_table([COLUMNS, *rows], gap=3)
+    if reasons:
+        echo("\n" + "\n".join(reasons))
 
 
 def _details(placement: PlacementResult) -> Iterator[str]:

@@ -15,7 +15,6 @@ WORDS: Final[Mapping[str, str]] = {
     "--cdi-root": "A directory of CDI files.",
     "--data": "Where the objects of a cluster are stored.",
     "--driver": "A device driver, by name.",
-    "--feature-gates": "Feature gates of that release of Kubernetes to enable or disable.",
     "--image-map": "The program on this machine that runs for an image.",
     "--kubeconfig": "The kubeconfig of the cluster; a server writes it, others read it.",
     "--kubernetes-version": "The release of Kubernetes that is meant.",
@@ -43,26 +42,11 @@ WORDS: Final[Mapping[str, str]] = {
     "--workers": "How many processes work at the same time.",
     "--write": "Where results are written: a directory, or a file whose ending says the form.",
 }
-# What is not an option of any command → the word for it.
+# Spellings that no command has → the word for it. `_moved` still takes them.
 SYNONYMS: Final[Mapping[str, str]] = {
-    "--budget": "--max-moves, --max-price, --max-steps",
-    "--dry-run": "--apply",
-    "--first": "--seed, --limit",
-    "--from": "--api",
-    "--generation": "--api",
-    "--html": "--write",
-    "--jobs": "--workers",
-    "--json": "--write, --output",
-    "--junit": "--write",
-    "--lanes": "--workers",
-    "--markdown": "--write",
-    "--out": "--write",
-    "--output-dir": "--write",
-    "--page": "--write",
-    "--parallel": "--workers",
-    "--profile": "--api",
-    "--report": "--write",
-    "--results": "--write",
-    "--threads": "--workers",
+    "--badge": "--write", "--curve": "--write", "--directory": "--write", "--from": "--api",
+    "--generation": "--api", "--html": "--write", "--jobs": "--workers", "--json": "--write",
+    "--junit": "--write", "--lanes": "--workers", "--markdown": "--write", "--page": "--write",
+    "--profile": "--api", "--repair": "--write", "--report": "--write", "--results": "--write",
     "--with": "--to",
-}
+}  # fmt: skip

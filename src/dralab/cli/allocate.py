@@ -11,9 +11,15 @@ from dralab.allocation.policy.policies import POLICIES, Policy
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource, inventory_options
 from dralab.cli._k8srm_stages import allocate_stages, are_stages
-from dralab.cli._older import ChosenPods, allocate_older, nothing_asked, older_generation
+from dralab.cli._older import (
+    ChosenPods,
+    allocate_older,
+    echo_placed,
+    nothing_asked,
+    older_generation,
+)
 from dralab.cli._options import arg, opt, options
-from dralab.cli._output import chosen_by, echo_objects, echo_table, formats
+from dralab.cli._output import chosen_by, echo_objects, formats
 from dralab.cli._own_generation import api_option
 from dralab.cli._terminal import echo
 from dralab.cli.generations import API_NAMES
@@ -177,17 +183,8 @@ def place(
 
 
 def _table(results: Sequence[Placed | UnplacedItem]) -> None:
-    rows: list[tuple[str, ...]] = [
-        ("NAMESPACE", "POD", "CLAIM", "NODE", "REQUEST", "DEVICE", "POOL", "DRIVER")
-    ]
-    for each in results:
-        rows += _rows(each)
-    echo_table(rows, gap=3)
-    refused = [each for each in results if isinstance(each, UnplacedItem)]
-    if refused:
-        echo()
-    for each in refused:
-        echo(f"{each.pending.title}: {each.reason}")
+    refused = [f"{u.pending.title}: {u.reason}" for u in results if isinstance(u, UnplacedItem)]
+    echo_placed((row for each in results for row in _rows(each)), refused)
 
 
 def _rows(each: Placed | UnplacedItem) -> Iterator[tuple[str, ...]]:

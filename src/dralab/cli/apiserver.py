@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec
 import click
 
 from dralab.cli._authentication import AdmissionOptions, AuthenticationOptions
-from dralab.cli._components import address_of, duration_of, features_of, release_of
+from dralab.cli._components import GATES, address_of, duration_of, features_of, release_of
 from dralab.cli._help import EverydayCommand
 from dralab.cli._options import ANY_PATH, EXISTING, FILE, opt, options, options_of
 from dralab.cli._serving import SERVICES, AuditFlags, files_of, listening_on, range_of, switches_of
@@ -89,12 +89,7 @@ def serve(
         metavar="1.NN",
         default="",
     ),
-    feature_gates: str = opt(
-        "Feature gates of the release to enable or disable; AllAlpha=true and "
-        "AllBeta=true name all of a stage.",
-        metavar="GATE=true|false[,…]",
-        default="",
-    ),
+    feature_gates: str = GATES,
     tls: bool = opt(
         "HTTPS with a private CA, and a token; or HTTP without authentication, on loopback only, "
         "and not with --runtime process.",

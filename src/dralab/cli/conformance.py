@@ -18,18 +18,10 @@ from dralab.files.sources import MAX_BYTES
 if TYPE_CHECKING:
     from dralab.apiserver.conformance.senders import Sender
 
-COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "allocator": (
-        "dralab.cli.conformance:allocator",
-        "allocation of claims: results, errors, feasibility",
-    ),
-    "apiserver": ("dralab.cli.conformance:apiserver", "recorded answers of a real API server"),
-    "cel": ("dralab.cli.conformance:cel", "device selectors: match, errors, costs"),
-}
 VERBOSE: Final = opt("Also print the cases that pass.", flags="--verbose -v")
 
 
-@click.group("conformance", cls=LazyGroup, commands_table=COMMANDS)
+@click.group("conformance", cls=LazyGroup)
 def group() -> None:
     """Run a file of cases and compare the results with the expected ones.
 
@@ -37,7 +29,7 @@ def group() -> None:
     """
 
 
-@click.command()
+@group.command()
 @options
 def allocator(
     *,
@@ -79,7 +71,7 @@ def allocator(
     _end(counts)
 
 
-@click.command()
+@group.command()
 @options
 def apiserver(
     *,
@@ -121,7 +113,7 @@ def apiserver(
     _end(counts)
 
 
-@click.command()
+@group.command()
 @options
 def cel(*, file: Path = arg(EXISTING), verbose: bool = VERBOSE) -> None:
     """Run a case file of CEL device selectors.

@@ -11,7 +11,7 @@ from dralab.api.kinds import releases_with
 from dralab.api.resource import conversion
 from dralab.api.resource.types import GROUP, KINDS, VERSIONS
 from dralab.cli import generations
-from dralab.cli._components import release_of
+from dralab.cli._components import RELEASE, release_of
 from dralab.cli._options import arg, opt, options
 from dralab.cli._output import echo_objects, formats
 from dralab.cli._own_generation import api_option, load, own
@@ -46,19 +46,15 @@ def convert(
         metavar=f"{'|'.join([*WRITERS, *VERSIONS[1:]])}|FILE.py|NAME",
         default="",
     ),
-    kubernetes_version: str = opt(
-        "Write versions and fields of resource.k8s.io that this release of Kubernetes has; "
-        "without --to, its preferred ones.",
-        metavar="1.NN",
-        default="",
-    ),
+    kubernetes_version: str = RELEASE,
     source: str | None = api_option(generations.READABLE),
     output: str = formats("yaml", "json"),
 ) -> None:
     """Convert classes, claims, pools and pods to another API generation or version.
 
-    What the other generation cannot express is reported on stderr, with a suggestion. Exit code 0:
-    nothing is lost; 1: something is lost; 2: bad input.
+    --kubernetes-version writes versions and fields of resource.k8s.io that a release has; without
+    --to, its preferred ones. What the other generation cannot express is reported on stderr, with a
+    suggestion. Exit code 0: nothing is lost; 1: something is lost; 2: bad input.
     """
     names = (*files, *more)
     if not names:

@@ -4,23 +4,19 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import click
 
 from dralab.api.releases import DEFAULT, versions
+from dralab.cli._components import RELEASE, release_of
 from dralab.cli._options import FOLDER, arg, opt, options
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.cli.main import LazyGroup
 from dralab.files.reading import read
 
-COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "path": ("dralab.cli.envtest:path", "Print a folder for KUBEBUILDER_ASSETS."),
-    "use": ("dralab.cli.envtest:use", "Do the same in place of `setup-envtest use`."),
-}
 # As Go and setup-envtest name this machine.
 ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 # envtest looks for flags in --help; these answer it at once.
@@ -38,7 +34,7 @@ exit 127
 """
 
 
-@click.group(cls=LazyGroup, commands_table=COMMANDS)
+@click.group(cls=LazyGroup)
 def group() -> None:
     """Run tests that use envtest against dralab, without kube-apiserver and etcd.
 
@@ -46,26 +42,23 @@ def group() -> None:
     """
 
 
-@click.command()
+@group.command()
 @options
 def path(
     *,
-    kubernetes_version: str = opt(
-        "The release of Kubernetes to be.  [default: 1.36]", metavar="1.NN", default=""
-    ),
+    kubernetes_version: str = RELEASE,
 ) -> None:
     """Print a folder with stand-ins for kube-apiserver, etcd and kubectl.
 
-    They take the flags that envtest passes. The objects are gone when the server ends.
+    They take the flags that envtest passes, and are of Kubernetes 1.36 by default. The objects are
+    gone when the server ends.
 
     Example: `KUBEBUILDER_ASSETS=$(dralab envtest path) go test ./...`
     """
-    from dralab.cli._components import release_of
-
     echo(str(_written(_default(), release_of(kubernetes_version))))
 
 
-@click.command()
+@group.command()
 @options
 def use(
     *,

@@ -79,22 +79,24 @@ class LazyGroup(click.Group):
     def __init__(
         self,
         *,
-        commands_table: Mapping[str, tuple[str, str]],
+        commands_table: Mapping[str, tuple[str, str]] | None = None,
         sections: Mapping[str, Sequence[str]] | None = None,
         **options: object,
     ) -> None:
         super().__init__(**options)  # type: ignore[arg-type]  # click's own keyword arguments
-        self.table = commands_table
+        self.table = commands_table or {}
         self.sections = sections or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of the table."""
-        return list(self.table)
+        """Return the names in the order of the table, then those of the group's own module."""
+        return [*self.table, *self.commands]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a command."""
         cmd_name = ALIASES.get(cmd_name, cmd_name)
-        return _imported(self.table[cmd_name][0]) if cmd_name in self.table else None
+        if cmd_name in self.table:
+            return _imported(self.table[cmd_name][0])
+        return super().get_command(ctx, cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -104,7 +106,7 @@ class LazyGroup(click.Group):
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             from difflib import get_close_matches  # only for who mistyped
 
-            near = " or ".join(map(repr, get_close_matches(name, self.table, n=2)))
+            near = " or ".join(map(repr, get_close_matches(name, self.list_commands(ctx), n=2)))
             ctx.fail(f"No such command {name!r}." + (f" Did you mean {near}?" if near else ""))
         return super().resolve_command(ctx, args)
 
@@ -136,13 +138,11 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
-        left = dict(self.table)
-        for title, names in self.sections.items():
+        lines = {name: line for name, (_, line) in self.table.items()}
+        lines |= {name: each.get_short_help_str(80) for name, each in self.commands.items()}
+        for title, names in (self.sections or {"Commands": list(lines)}).items():
             with formatter.section(title):
-                formatter.write_dl([(name, left.pop(name)[1]) for name in names])
-        if left:
-            with formatter.section("Commands"):
-                formatter.write_dl([(name, line) for name, (_, line) in left.items()])
+                formatter.write_dl([(name, lines[name]) for name in names])
 
 
 class ProgramGroup(LazyGroup):

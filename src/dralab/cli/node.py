@@ -11,8 +11,10 @@ import click
 
 from dralab.api.releases import version_of
 from dralab.cli._components import (
+    GATES,
     IMAGE_MAP,
     NAMESPACES,
+    RELEASE,
     ROOT,
     RUNTIME,
     address_of,
@@ -65,17 +67,8 @@ def node(
     nri_socket: Path | None = opt(
         "The socket for NRI plugins.  [default: ROOT/nri/nri.sock]", FILE
     ),
-    kubernetes_version: str = opt(
-        "The release of the kubelet, with its feature gates; it may be older than the server.",
-        metavar="1.NN",
-        default="",
-    ),
-    feature_gates: str = opt(
-        "Feature gates of the kubelet: ResourceHealthStatus=false, with "
-        "ResourceHealthStatusMessage=false, leaves the health of devices out of pods' status.",
-        metavar="GATE=true|false[,…]",
-        default="",
-    ),
+    kubernetes_version: str = RELEASE,
+    feature_gates: str = GATES,
     drivers: bool = opt(
         "Print the drivers registered with the node that runs with this --root, and exit."
     ),
@@ -85,7 +78,7 @@ def node(
     Drivers in any language register through the sockets below --root, as with a real kubelet (needs
     `dralab[grpc]`). Container logs are files in `logs` below --root. `kubectl logs`, `exec`,
     `attach` and `port-forward` work through the node's endpoint. Prints `ready: NAME` when it can
-    run pods.
+    run pods. Its release may be older than the server's.
 
     Example: `dralab node --kubeconfig lab.kubeconfig --name n1 --root /tmp/k --cdi-root /tmp/cdi`
     """

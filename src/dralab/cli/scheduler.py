@@ -5,7 +5,7 @@ import threading
 
 import click
 
-from dralab.cli._components import features_of, release_of
+from dralab.cli._components import GATES, RELEASE, features_of, release_of
 from dralab.cli._connection import ClusterConnection, cluster_options
 from dralab.cli._options import opt, options
 from dralab.cli._terminal import echo
@@ -29,21 +29,14 @@ def scheduler(
         default=True,
     ),
     seed: int | None = opt("Random seed for the share IDs of devices, for repeatable runs."),
-    kubernetes_version: str = opt(
-        "The release of the scheduler, with its feature gates; it may be older than the server.",
-        metavar="1.NN",
-        default="",
-    ),
-    feature_gates: str = opt(
-        "Feature gates of the scheduler: GenericWorkload=true for gangs.",
-        metavar="GATE=true|false[,…]",
-        default="",
-    ),
+    kubernetes_version: str = RELEASE,
+    feature_gates: str = GATES,
     verbose: bool = opt("Log each retry and its reason.", flags="-v --verbose"),
 ) -> None:
     """Run the scheduler, devices included, against any cluster until Ctrl-C or SIGTERM.
 
-    It also schedules pods that use classic DRA if the server serves it (`dralab up --api
+    Its release may be older than the server's; GenericWorkload=true schedules gangs. It also
+    schedules pods that use classic DRA if the server serves it (`dralab up --api
     v1,classic`). Prints `ready` once its caches have synced. If another scheduler of the same name
     holds the lease, this one waits, and takes over at most 15 seconds after that one ends.
 

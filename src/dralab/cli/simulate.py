@@ -16,12 +16,7 @@ from dralab.kernel.extras import require
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "run": ("dralab.cli.simulate_run:run", "Run a scenario, or the files of another simulator."),
-    "campaign": (
-        "dralab.cli.simulate:campaign",
-        "Run every combination of scenarios, schedulers and seeds.",
-    ),
     "program": ("dralab.cli.simulate_program:program", "Run any program in simulated time."),
-    "compare": ("dralab.cli.simulate:compare", "Compare the reports of two runs."),
     "batsim-scheduler": (
         "dralab.cli.simulate_batsim_scheduler:batsim_scheduler",
         "Act as the scheduler of a real Batsim (ZeroMQ).",
@@ -37,7 +32,7 @@ def simulate() -> None:
     """
 
 
-@click.command()
+@simulate.command()
 @options
 def campaign(
     *,
@@ -102,7 +97,7 @@ def campaign(
     echo_table(rows, numbers=range(3, len(comparison.COLUMNS)))
 
 
-@click.command()
+@simulate.command()
 @options
 def compare(
     *,

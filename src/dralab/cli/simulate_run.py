@@ -1,6 +1,6 @@
 """`dralab simulate run`: run a scenario, or the files of another simulator."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -141,16 +141,6 @@ class TickOptions:
     until: str | None = opt("Stop after this simulated time, such as 24h.", metavar="DURATION")
 
 
-# The options of each format beside those of RunOptions that it has.
-GROUPS: Final[Mapping[str, tuple[type[Any], tuple[str, ...]]]] = {
-    SCENARIO: (ScenarioOptions, ("scheduler", "seed", "write", "resume", "lenient")),
-    BATSIM: (BatsimOptions, ("scheduler", "hosts", "write", "export", "resume", "lenient")),
-    SWF: (SwfOptions, ("scheduler", "hosts", "write", "export", "resume", "lenient")),
-    OPENB: (OpenbOptions, ("scheduler", "seed", "write", "resume", "lenient")),
-    TICKS: (TickOptions, ()),
-}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedRun:
     """A run that has not begun, and what becomes of its result."""
@@ -163,7 +153,6 @@ class PreparedRun:
     # Where and how the run is saved if it is stopped.
     checkpoint: Path = Path("checkpoint")
     save: Callable[[Path], None] | None = None
-    close: Callable[[], None] = field(default=lambda: None)
 
 
 @click.command(
@@ -210,16 +199,14 @@ def run(
     """
     with refusing(input_files.UnknownInputError, kind=click.UsageError):
         found = input_files.classified(files)
-    _check_options(found)
-    groups = {SCENARIO: scenario, BATSIM: batsim, SWF: swf, OPENB: openb, TICKS: ticks}
+    kind, shared, prepare = FORMATS[found.format]
+    own = next(each for each in (scenario, batsim, swf, openb, ticks) if isinstance(each, kind))
+    _check_options(found, {*shared, *(each.name for each in fields(kind)), "files", "output"})
     problems = InputProblems(lenient=given.lenient)
     with bad_input():
-        prepared = PREPARE[found.format](found, given, groups[found.format], problems)
+        prepared = prepare(found, given, own, problems)
     report_skipped(problems)
-    try:
-        result = prepared.measured(watched(prepared.title, prepared.work))
-    finally:
-        prepared.close()
+    result = prepared.measured(watched(prepared.title, prepared.work))
     with bad_input():
         summary = prepared.finish(result)
     for note in result.notes:
@@ -233,15 +220,12 @@ def run(
         raise SystemExit(1)
 
 
-def _check_options(found: InputFiles) -> None:
+def _check_options(found: InputFiles, allowed: Collection[str]) -> None:
     """Refuse options that are not for the format. UsageError."""
     context = click.get_current_context()
-    own, shared = GROUPS[found.format]
-    allowed = {*shared, *(each.name for each in fields(own)), "files", "output"}
     for option in context.command.params:
-        is_given = context.get_parameter_source(option.name or "") not in {
-            click.core.ParameterSource.DEFAULT, None,
-        }  # fmt: skip
+        source = context.get_parameter_source(option.name or "")
+        is_given = source not in {click.core.ParameterSource.DEFAULT, None}
         if is_given and option.expose_value and option.name not in allowed:
             raise click.UsageError(f"{option.opts[0]} is not for input of {found.format}")
 
@@ -423,15 +407,20 @@ def _ticks(files: InputFiles, _: RunOptions, own: TickOptions, __: InputProblems
     work = TickRun(
         scenario, start=config.start, metrics_tick=config.metrics_tick, write=writer.write
     )
-    return PreparedRun(
-        title=scenario.name, work=work, finish=lambda _: work.counts(), close=writer.close
-    )
+
+    def finish(_: "Result") -> Mapping[str, Any]:
+        writer.close()
+        return work.counts()
+
+    return PreparedRun(title=scenario.name, work=work, finish=finish)
 
 
-PREPARE: Final[Mapping[str, Callable[..., PreparedRun]]] = {
-    SCENARIO: _scenario,
-    BATSIM: _batsim,
-    SWF: _swf,
-    OPENB: _openb,
-    TICKS: _ticks,
+# Each format's own options, those of RunOptions that it has, and what prepares its run.
+JOBS: Final = ("scheduler", "hosts", "write", "export", "resume", "lenient")
+FORMATS: Final[Mapping[str, tuple[type[Any], tuple[str, ...], Callable[..., PreparedRun]]]] = {
+    SCENARIO: (ScenarioOptions, ("scheduler", "seed", "write", "resume", "lenient"), _scenario),
+    BATSIM: (BatsimOptions, JOBS, _batsim),
+    SWF: (SwfOptions, JOBS, _swf),
+    OPENB: (OpenbOptions, ("scheduler", "seed", "write", "resume", "lenient"), _openb),
+    TICKS: (TickOptions, (), _ticks),
 }

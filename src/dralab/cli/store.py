@@ -1,7 +1,6 @@
 """`dralab store`: back up, restore, check and repair the store of a cluster."""
 
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,19 +19,12 @@ if TYPE_CHECKING:
     from dralab.apiserver.verbs.upkeep.migration import MigratedObject
 
 
-COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "backup": ("dralab.cli.store:backup", "Back up the objects of a cluster to a file."),
-    "restore": ("dralab.cli.store:restore", "Restore a cluster from a backup."),
-    "check": ("dralab.cli.store:check", "Verify every checksum of a store."),
-    "migrate": ("dralab.cli.store:migrate", "Rewrite objects for a Kubernetes release."),
-    "repair": ("dralab.cli.store:repair", "Recover what can be read from a damaged store."),
-}
 DATA: Final = opt(
     "The directory of the cluster.  [default: dralab/cluster in your user data directory]", FOLDER
 )
 
 
-@click.group(cls=LazyGroup, commands_table=COMMANDS)
+@click.group(cls=LazyGroup)
 def group() -> None:
     """Back up, restore, check or repair the objects of a cluster.
 
@@ -40,7 +32,7 @@ def group() -> None:
     """
 
 
-@click.command()
+@group.command()
 @options
 def check(*, data: Path | None = DATA) -> None:
     """Verify every row, every page and the end of a store. The store may be in use.
@@ -62,7 +54,7 @@ def check(*, data: Path | None = DATA) -> None:
     note(f"the store in {place} is intact")
 
 
-@click.command()
+@group.command()
 @options
 def repair(*, data: Path | None = DATA) -> None:
     """Rebuild a store from what can be read of a damaged one. Stop the server first.
@@ -89,7 +81,7 @@ def repair(*, data: Path | None = DATA) -> None:
     )
 
 
-@click.command()
+@group.command()
 @options
 def backup(
     *,
@@ -120,7 +112,7 @@ def backup(
     note(f"backed up {place} to {file}; restore it with dralab store restore")
 
 
-@click.command()
+@group.command()
 @options
 def restore(
     *,
@@ -152,7 +144,7 @@ def restore(
     note(f"restored {file}; serve it with: dralab up --data {place}")
 
 
-@click.command()
+@group.command()
 @options
 def migrate(
     *,
@@ -165,7 +157,7 @@ def migrate(
     kubernetes_version: str = opt("The release whose form the objects get.", metavar="1.NN"),
     apply: bool = opt("Rewrite the objects; without it, nothing is written."),
 ) -> None:
-    """Say which objects another release stored otherwise, and what they lose; rewrite them.
+    """Say which objects another release stored otherwise; rewrite them.
 
     A server reads them as its own release has them in any case, which takes longer. Objects that
     the release does not serve stay as they are. Stop the server first.

@@ -2,7 +2,6 @@
 
 import base64
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,16 +19,13 @@ if TYPE_CHECKING:
     from dralab.runtime.client import Client
     from dralab.values.json_types import JsonDict
 
-COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "add": ("dralab.cli.user:add", "Print a kubeconfig for a new user."),
-}
 SIGNER: Final = "kubernetes.io/kube-apiserver-client"
 PATIENCE: Final = 15.0  # seconds for the controller to sign
 EVERY: Final = 0.05
 SECOND: Final = 1_000_000_000
 
 
-@click.group(cls=LazyGroup, commands_table=COMMANDS)
+@click.group(cls=LazyGroup)
 def group() -> None:
     """Give users access to a cluster.
 
@@ -37,7 +33,7 @@ def group() -> None:
     """
 
 
-@click.command()
+@group.command()
 @options
 @cluster_options
 def add(

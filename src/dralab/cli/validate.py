@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dralab.cli import generations
+from dralab.cli._components import GATES, RELEASE, features_of, release_of
 from dralab.cli._options import FOLDER, arg, opt, options
 from dralab.cli._output import echo_json, formats, yaml_texts
 from dralab.cli._own_generation import api_option
@@ -36,17 +37,8 @@ def validate(
         FOLDER,
         flags="--write",
     ),
-    kubernetes_version: str = opt(
-        "Say what a server of that release of Kubernetes, 1.32 to 1.37, would refuse, drop or "
-        "warn of; for objects of any kind.",
-        metavar="1.NN",
-        default="",
-    ),
-    feature_gates: str = opt(
-        "Feature gates of that release to enable or disable.",
-        metavar="GATE=true|false[,…]",
-        default="",
-    ),
+    kubernetes_version: str = RELEASE,
+    feature_gates: str = GATES,
     output: str = formats("table", "json"),
     strict: bool = opt("Treat legacy documents as invalid."),
 ) -> None:
@@ -106,7 +98,6 @@ def _validate_today(names: Sequence[str], output: str) -> int:
 def _validate_for(names: Sequence[str], text: str, gates: str, *, output: str, strict: bool) -> int:
     from dralab.api.manifests import load
     from dralab.apiserver.release_verdicts import ReleaseJudge
-    from dralab.cli._components import features_of, release_of
 
     release = release_of(text)
     found = load(names)
