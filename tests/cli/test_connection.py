@@ -4,7 +4,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from dralab.cli._connection import ClusterConnection, cluster_options, optional_cluster
+from dralab.cli._connection import ClusterConnection, RequiredConnection
+from dralab.cli._options import options
 from dralab.cli.main import main
 from dralab.cluster import Cluster, Options
 
@@ -22,15 +23,15 @@ users:
 
 
 @click.command()
-@cluster_options
-def needs(connection):
+@options
+def needs(connection: RequiredConnection):
     access = connection.access()
     click.echo(f"{access.server} {access.token}")
 
 
 @click.command()
-@optional_cluster
-def may(connection):
+@options
+def may(connection: ClusterConnection):
     click.echo("a cluster" if connection else "none")
 
 
@@ -81,7 +82,7 @@ def test_the_environment_names_a_cluster_only_where_one_is_needed(kubeconfig):
 
 def test_a_client_has_an_answer_of_the_server():
     with Cluster(Options()) as cluster:
-        ClusterConnection(kubeconfig=cluster.kubeconfig).client().close()
+        ClusterConnection(kubeconfig=cluster.kubeconfig, context="", server="").client().close()
 
 
 @pytest.mark.parametrize("command", [["scheduler"], ["controllers"], ["node", "--name", "n"]])

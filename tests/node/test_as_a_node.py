@@ -120,7 +120,7 @@ def test_a_client_that_may_not_list_nodes_connects(cluster, tmp_path):
     document["users"][0]["user"] = {"token": "of-the-node"}
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(document))
-    client = ClusterConnection(kubeconfig=path).client()
+    client = ClusterConnection(kubeconfig=path, context="", server="").client()
     with pytest.raises(ApiError, match="only its own Node object"):
         client.list(NODES)
     client.close()

@@ -5,7 +5,7 @@ import pytest
 
 from devicelab import create_all
 from dralab.cli import ui
-from dralab.cli._connection import ClusterConnection
+from dralab.cli._connection import NO_CLUSTER
 from dralab.cli._inventory import InventorySource
 from dralab.cli._placing_server import Server
 from dralab.components.simulated import SimulatedCluster
@@ -60,8 +60,7 @@ def test_devices_and_pods_are_there_before_and_after_scheduling(api, text, far):
 def test_files_of_an_older_generation_are_shown_too(text, tmp_path):
     file = tmp_path / "cluster.yaml"
     file.write_text(f"{NODE}---\n{text}")
-    connection = ClusterConnection(kubeconfig=None)
-    desk = ui._desk(InventorySource(files=(str(file),), connection=connection), None)
+    desk = ui._desk(InventorySource(files=(str(file),), connection=NO_CLUSTER), None)
     assert devices(orjson.loads(desk.fleet())) == [("node-0", "d0", "free", [], "")]
     assert [each["name"] for each in orjson.loads(desk.waiting())["items"]] == ["p"]
 

@@ -1,15 +1,13 @@
 """How commands connect to a cluster: --kubeconfig, --context and --server, as in kubectl."""
 
-import functools
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from dralab.cli._options import FILE, opt, options_of
+from dralab.cli._options import FILE, opt
 from dralab.cli._terminal import LogFormatter, echo
 from dralab.cli.errors import UnusableInput, refusing
 
@@ -21,11 +19,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConnection:
-    """The cluster and the credentials: a kubeconfig, a server's address, or both."""
+    """The cluster and the credentials: a kubeconfig, a server's address, both, or none.
 
-    kubeconfig: Path | None
-    context: str = ""
-    server: str = ""
+    $KUBECONFIG alone does not select a cluster: a command on files never connects by surprise.
+    """
+
+    kubeconfig: Path | None = opt("The kubeconfig of the cluster.", FILE)
+    context: str = opt("The kubeconfig context to use; default: its current one.", default="")
+    server: str = opt(
+        "The server's address; overrides the kubeconfig's.", metavar="URL", default=""
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse a context of no kubeconfig. UsageError."""
+        if self.context and self.kubeconfig is None:
+            raise click.UsageError("--context needs --kubeconfig")
 
     def __bool__(self) -> bool:
         """Whether the options name a cluster."""
@@ -79,34 +87,17 @@ class ClusterConnection:
         return client
 
 
-def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a required cluster; the command gets a `connection`."""
-    return _options(command, required=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequiredConnection(ClusterConnection):
+    """A cluster that must be given; $KUBECONFIG gives one, too."""
 
+    kubeconfig: Path | None = opt("The kubeconfig of the cluster.", FILE, envvar="KUBECONFIG")
 
-def optional_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of an optional cluster; $KUBECONFIG alone does not select it."""
-    return _options(command, required=False)
-
-
-def _options(command: Callable[..., Any], *, required: bool) -> Callable[..., Any]:
-    def with_connection(
-        *args: Any,
-        kubeconfig: Path | None = opt(
-            "The kubeconfig of the cluster.", FILE, envvar="KUBECONFIG" if required else None
-        ),
-        context: str = opt("The kubeconfig context to use; default: its current one.", default=""),
-        server: str = opt(
-            "The server's address; overrides the kubeconfig's.", metavar="URL", default=""
-        ),
-        **options: Any,
-    ) -> Any:
-        connection = ClusterConnection(kubeconfig=kubeconfig, context=context, server=server)
-        if required and not connection:
+    def __post_init__(self) -> None:
+        """Refuse options that name no cluster. UsageError."""
+        if not self:
             raise click.UsageError("Missing option '--kubeconfig' or '--server'.")
-        if context and kubeconfig is None:
-            raise click.UsageError("--context needs --kubeconfig")
-        return command(*args, connection=connection, **options)
+        ClusterConnection.__post_init__(self)
 
-    add = options_of(with_connection)
-    return add(functools.update_wrapper(with_connection, command))
+
+NO_CLUSTER: Final = ClusterConnection(kubeconfig=None, context="", server="")

@@ -5,20 +5,19 @@ read (get and list). What files add is taken as applied to it: an object of the 
 the cluster's.
 """
 
-import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from dralab.cli._connection import ClusterConnection, optional_cluster
+from dralab.cli._connection import ClusterConnection
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
-from dralab.cli.generations import API_NAMES, files_option
+from dralab.cli.generations import API_NAMES, FILES
 from dralab.cli.generations import objects as objects_in_files
 from dralab.lab.inventory import merged
 from dralab.values.json_types import JsonDict
@@ -34,12 +33,19 @@ if TYPE_CHECKING:
 class InventorySource:
     """The files and the cluster that a command reads; `objects.snapshot` makes them one."""
 
-    files: tuple[str, ...]
+    files: tuple[str, ...] = FILES
     connection: ClusterConnection
 
     def __bool__(self) -> bool:
         """Whether there is anything to read."""
         return bool(self.files or self.connection)
+
+    def or_usual_cluster(self) -> "InventorySource":
+        """Return the cluster that kubectl would talk to, where nothing else is named."""
+        if self:
+            return self
+        usual = replace(self.connection, kubeconfig=default_kubeconfig())
+        return replace(self, connection=usual)
 
     def of_cluster(self) -> list[JsonDict]:
         """Return what the cluster has, in the hub's versions; nothing without one. UnusableInput.
@@ -138,31 +144,6 @@ class InventorySource:
 
 def _not_judged(what: str) -> None:
     echo(f"{what} are not judged: this user may not list them", err=True)
-
-
-def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add -f, --kubeconfig, --context and --server; the command gets a `source`.
-
-    $KUBECONFIG alone does not select a cluster: a command on files never connects by surprise.
-    """
-    return _with_source(command, use_default=False)
-
-
-def default_inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the same options; without any, the cluster is the one that kubectl would talk to."""
-    return _with_source(command, use_default=True)
-
-
-def _with_source(command: Callable[..., Any], *, use_default: bool) -> Callable[..., Any]:
-    @functools.wraps(command)
-    def with_source(
-        *args: Any, files: tuple[str, ...], connection: ClusterConnection, **options: Any
-    ) -> Any:
-        if use_default and not files and not connection:
-            connection = replace(connection, kubeconfig=default_kubeconfig())
-        return command(*args, source=InventorySource(files=files, connection=connection), **options)
-
-    return files_option(optional_cluster(with_source))
 
 
 def default_kubeconfig() -> Path | None:

@@ -119,16 +119,24 @@ def _made(parameters: Iterable[inspect.Parameter]) -> Iterator[Decorator]:
 
 
 def _is_group(of: Any) -> bool:
-    return is_dataclass(of) and all(isinstance(f.default, DeclaredOption) for f in fields(of))
+    return is_dataclass(of) and all(
+        isinstance(f.default, DeclaredOption) or _is_group(f.type) for f in fields(of)
+    )
 
 
 def _grouped(command: Command, groups: dict[str, Any]) -> Command:
     @functools.wraps(command)
     def call(*arguments: Any, **given: Any) -> Any:
-        made = {
-            name: kind(**{each.name: given.pop(each.name) for each in fields(kind)})
-            for name, kind in groups.items()
-        }
+        made = {name: _filled(kind, given) for name, kind in groups.items()}
         return command(*arguments, **given, **made)
 
     return call  # type: ignore[return-value]  # the command, but for its parameters
+
+
+def _filled(kind: Any, given: dict[str, Any]) -> Any:
+    """Return a data class of options with the values of them, which are taken out of `given`."""
+    values = {
+        each.name: _filled(each.type, given) if _is_group(each.type) else given.pop(each.name)
+        for each in fields(kind)
+    }
+    return kind(**values)

@@ -9,7 +9,7 @@ import click
 
 from dralab.allocation.policy.policies import POLICIES, Policy
 from dralab.cli import objects
-from dralab.cli._inventory import InventorySource, inventory_options
+from dralab.cli._inventory import InventorySource
 from dralab.cli._k8srm_stages import allocate_stages, are_stages
 from dralab.cli._older import (
     ChosenPods,
@@ -55,7 +55,6 @@ class UnplacedItem:
   dralab allocate --kubeconfig config --apply ml/train         (of k8srm or dra-evolution)
 """
 )
-@inventory_options
 @options
 def allocate(
     *,

@@ -45,11 +45,10 @@ class PodAnswer:
   dralab compare -f k8srm/ --to v1 --to evolution --score --times 20 --write score.svg
 """
 )
-@generations.files_option
 @options
 def compare(
     *,
-    files: tuple[str, ...],
+    files: tuple[str, ...] = generations.FILES,
     api: str | None = api_option(generations.READABLE),
     more: tuple[str, ...] = arg(metavar="[FILE]..."),
     others: tuple[str, ...] = opt(

@@ -5,16 +5,15 @@ from pathlib import Path
 import click
 
 from dralab.cli._components import run_until_told
-from dralab.cli._connection import ClusterConnection, cluster_options
+from dralab.cli._connection import RequiredConnection
 from dralab.cli._options import EXISTING, opt, options
 
 
 @click.command()
-@cluster_options
 @options
 def controllers(
     *,
-    connection: ClusterConnection,
+    connection: RequiredConnection,
     certificate: Path | None = opt(
         "The CA (PEM) that signs approved certificate requests; without it they are not signed.",
         EXISTING,

@@ -34,11 +34,10 @@ WRITERS: Mapping[str, Callable[[Scene], SceneWriter]] = {
 
 
 @click.command(epilog="Example: dralab convert --to v1 -f k8srm-manifests/ > today.yaml")
-@generations.files_option
 @options
 def convert(
     *,
-    files: tuple[str, ...],
+    files: tuple[str, ...] = generations.FILES,
     more: tuple[str, ...] = arg(metavar="[FILE]..."),
     target: str = opt(
         "The API generation to write, or a version of today's.",

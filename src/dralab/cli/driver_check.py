@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from dralab.cli._connection import ClusterConnection, optional_cluster
+from dralab.cli._connection import ClusterConnection
 from dralab.cli._options import FILE, FOLDER, arg, opt, options
 from dralab.cli._output import echo_json, echo_table, formats, places
 from dralab.cli._terminal import echo, echo_json_text
@@ -53,7 +53,6 @@ PRELOADED: Final = (
 
 @click.command("check", context_settings={"ignore_unknown_options": True})
 @options
-@optional_cluster
 def check(
     *,
     connection: ClusterConnection,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from dralab.cli._components import CDI, ROOT, run_until_told
-from dralab.cli._connection import ClusterConnection, cluster_options
+from dralab.cli._connection import RequiredConnection
 from dralab.cli._options import opt, options
 from dralab.cli._terminal import LogFormatter
 from dralab.cli.apiserver import note
@@ -17,7 +17,7 @@ from dralab.cli.errors import UnusableInput
 from dralab.kernel.extras import require
 
 if TYPE_CHECKING:
-    from dralab.cli._connection import ClusterConnection
+    from dralab.cli._connection import RequiredConnection
     from dralab.runtime.remote import RemoteClient
 
 
@@ -63,7 +63,7 @@ class ClientFlags:
         envvar="V",
     )
 
-    def client(self, connection: "ClusterConnection") -> "RemoteClient":
+    def client(self, connection: "RequiredConnection") -> "RemoteClient":
         """Return a client once the cluster has answered; logging is set up before."""
         from dralab.runtime.throttle import Throttle
 
@@ -112,10 +112,9 @@ def group() -> None:
 
 
 @group.command("controller")
-@cluster_options
 @options
 def controller(
-    *, connection: ClusterConnection, flags: ClientFlags, namespace: str = NAMESPACE
+    *, connection: RequiredConnection, flags: ClientFlags, namespace: str = NAMESPACE
 ) -> None:
     """Run the driver's controller until Ctrl-C or SIGTERM.
 
@@ -136,11 +135,10 @@ def controller(
 
 
 @group.command("set-nas-status")
-@cluster_options
 @options
 def set_nas_status(
     *,
-    connection: ClusterConnection,
+    connection: RequiredConnection,
     flags: ClientFlags,
     namespace: str = NAMESPACE,
     node: str = NODE,
@@ -169,11 +167,10 @@ def set_nas_status(
 
 
 @group.command("plugin")
-@cluster_options
 @options
 def plugin(
     *,
-    connection: ClusterConnection,
+    connection: RequiredConnection,
     flags: ClientFlags,
     namespace: str = NAMESPACE,
     node: str = NODE,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dralab.cli._components import CDI, ROOT, run_until_told
-from dralab.cli._connection import ClusterConnection, cluster_options
+from dralab.cli._connection import RequiredConnection
 from dralab.cli._options import arg, opt, options
 from dralab.cli._terminal import echo
 from dralab.cli.apiserver import note
@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 
 
 @click.command("run")
-@cluster_options
 @options
 def run(
     *,
-    connection: ClusterConnection,
+    connection: RequiredConnection,
     name: str = arg(),
     node_name: str = opt("The node of the driver.", flags="--node", envvar="NODE_NAME"),
     root: Path = ROOT,

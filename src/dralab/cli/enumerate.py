@@ -12,7 +12,7 @@ import click
 from dralab.allocation import partitions as core
 from dralab.allocation.problem import Slice
 from dralab.cli import generations
-from dralab.cli._inventory import InventorySource, inventory_options
+from dralab.cli._inventory import InventorySource
 from dralab.cli._older import chosen_generation
 from dralab.cli._options import arg, opt, options
 from dralab.cli._output import echo_json, formats
@@ -38,7 +38,6 @@ def group() -> None:
 
 
 @group.command()
-@inventory_options
 @options
 def allocations(
     *,
@@ -98,7 +97,6 @@ def allocations(
 
 
 @group.command()
-@inventory_options
 @options
 def partitions(
     *,

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dralab.cli import objects
-from dralab.cli._inventory import InventorySource, inventory_options
+from dralab.cli._inventory import InventorySource
 from dralab.cli._older import explain_older, nothing_asked, older_generation
 from dralab.cli._options import arg, opt, options
 from dralab.cli._output import echo_json, formats
@@ -31,7 +31,6 @@ from dralab.explanation.names import similar
   dralab explain --code DRA014
 """
 )
-@inventory_options
 @options
 def explain(
     *,

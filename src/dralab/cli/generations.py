@@ -1,9 +1,9 @@
 """Shared by the commands about API generations: reading and detecting documents."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -11,6 +11,7 @@ from dralab.api.manifests import Origin, is_relevant
 from dralab.api.snapshots.errors import SnapshotError
 from dralab.api.snapshots.files import is_snapshot, unpacked
 from dralab.api.yaml_documents import YamlError, documents
+from dralab.cli._options import opt
 from dralab.cli._own_generation import found as found_in
 from dralab.cli._own_generation import named, own
 from dralab.cli._terminal import echo
@@ -24,6 +25,12 @@ from dralab.values.json_types import JsonDict
 READABLE = tuple(GENERATIONS)
 # Where only the driver knows the devices, commands look but place no pod.
 API_NAMES = tuple(each.name for each in GENERATIONS.values() if not each.by_driver)
+FILES: Final = opt(
+    "A manifest, a directory or archive (.tar, .tar.gz) of manifests, or - for standard input. May "
+    "be repeated.",
+    flags="-f --filename",
+    metavar="FILE",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,19 +68,6 @@ def nearest_line(lines: Mapping[str, int], path: str) -> int:
             return written[path]
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
     return 0
-
-
-def files_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `-f FILE`, which may be given several times."""
-    return click.option(
-        "-f",
-        "--filename",
-        "files",
-        multiple=True,
-        metavar="FILE",
-        help="A manifest, a directory or archive (.tar, .tar.gz) of manifests, or - for standard "
-        "input. May be repeated.",
-    )(function)
 
 
 def raw(files: Iterable[str]) -> list[tuple[Origin, Any, dict[str, int]]]:

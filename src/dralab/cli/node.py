@@ -23,7 +23,7 @@ from dralab.cli._components import (
     release_of,
     run_until_told,
 )
-from dralab.cli._connection import ClusterConnection, cluster_options
+from dralab.cli._connection import RequiredConnection
 from dralab.cli._options import FILE, FOLDER, opt, options
 from dralab.cli._output import echo_table
 from dralab.cli._terminal import echo
@@ -42,11 +42,10 @@ CDI_ROOTS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 
 
 @click.command()
-@cluster_options
 @options
 def node(
     *,
-    connection: ClusterConnection,
+    connection: RequiredConnection,
     name: str = opt("The node's name."),
     root: Path = ROOT,
     cdi_roots: tuple[Path, ...] = opt(
@@ -174,7 +173,7 @@ def _commands(images: tuple[str, ...], runtime: str) -> dict[str, list[str]]:
     return commands
 
 
-def _client(connection: ClusterConnection, runtime: str) -> "RemoteClient":
+def _client(connection: RequiredConnection, runtime: str) -> "RemoteClient":
     """Return a client of the cluster. UsageError, UnusableInput.
 
     A cluster through which strangers could run programs on this machine is refused.
@@ -190,7 +189,7 @@ def _client(connection: ClusterConnection, runtime: str) -> "RemoteClient":
     return client
 
 
-def _places(connection: ClusterConnection, root: Path, cdi_root: Path) -> dict[str, str]:
+def _places(connection: RequiredConnection, root: Path, cdi_root: Path) -> dict[str, str]:
     """Return the environment variables for programs of pods."""
     places = {"KUBELET_ROOT": str(root.absolute()), "CDI_ROOT": str(cdi_root.absolute())}
     if connection.kubeconfig is not None:

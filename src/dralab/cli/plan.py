@@ -15,7 +15,7 @@ from dralab.capacity.planning import plan as answer
 from dralab.capacity.planning import removable as nodes_that_can_go
 from dralab.capacity.structured import structured_plan
 from dralab.cli import objects
-from dralab.cli._inventory import InventorySource, inventory_options
+from dralab.cli._inventory import InventorySource
 from dralab.cli._options import EXISTING, opt, options
 from dralab.cli._output import echo_json, echo_table, formats
 from dralab.cli._terminal import echo
@@ -56,7 +56,6 @@ A file of prices maps shapes to the price of a node, in any unit:
   l40s: 6
 """,
 )
-@inventory_options
 @options
 def nodes(
     *,

@@ -19,7 +19,7 @@ from dralab.capacity.relocation import Move, devices_of
 from dralab.capacity.steps import MoveStep, Step, commands, cordons, steps
 from dralab.capacity.structured import structured_moves
 from dralab.cli import objects
-from dralab.cli._inventory import InventorySource, inventory_options
+from dralab.cli._inventory import InventorySource
 from dralab.cli._options import opt, options
 from dralab.cli._output import echo_json, echo_table, formats, refuse
 from dralab.cli._terminal import echo
@@ -42,7 +42,6 @@ from dralab.values.json_types import JsonDict
   dralab plan moves --kubeconfig config --for ml/train --apply
 """,
 )
-@inventory_options
 @options
 def moves(
     *,

@@ -6,17 +6,16 @@ import threading
 import click
 
 from dralab.cli._components import GATES, RELEASE, features_of, release_of
-from dralab.cli._connection import ClusterConnection, cluster_options
+from dralab.cli._connection import RequiredConnection
 from dralab.cli._options import opt, options
 from dralab.cli._terminal import echo
 
 
 @click.command()
-@cluster_options
 @options
 def scheduler(
     *,
-    connection: ClusterConnection,
+    connection: RequiredConnection,
     name: str = opt(
         "Schedule only pods with this schedulerName.",
         flags="--scheduler-name",

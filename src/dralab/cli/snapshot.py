@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from dralab.cli import objects
-from dralab.cli._inventory import InventorySource, default_inventory_options
+from dralab.cli._inventory import InventorySource
 from dralab.cli._options import arg, opt, options
 from dralab.cli._terminal import echo, write_file
 from dralab.cli.errors import UnusableInput
@@ -29,7 +29,6 @@ DEFAULT: Final = "cluster.snapshot"
   dralab up --snapshot monday.snapshot
 """
 )
-@default_inventory_options
 @options
 def snapshot(
     *,
@@ -55,7 +54,7 @@ def snapshot(
     target = None if output == STDOUT else Path(output)
     if target is not None and target.exists():
         raise UnusableInput(f"{target} already exists; choose another file")
-    found = objects.inventory(source)
+    found = objects.inventory(source.or_usual_cluster())
     saved = [part for item in found if (part := kept(item)) is not None]
     waiting = _with_unknown_volumes(found)
     content = written(anonymous(saved) if anonymize else saved, anonymized=anonymize)

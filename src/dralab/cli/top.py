@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from dralab.cli import objects
-from dralab.cli._inventory import InventorySource, inventory_options
+from dralab.cli._inventory import InventorySource
 from dralab.cli._options import opt, options
 from dralab.cli._output import echo_json, formats, table_lines
 from dralab.cli._terminal import echo, escaped
@@ -34,7 +34,6 @@ EVERY: Final = 2.0
   kubectl dra top
 """
 )
-@inventory_options
 @options
 def top(
     *,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dralab.cli import objects
-from dralab.cli._connection import ClusterConnection
-from dralab.cli._inventory import InventorySource, default_inventory_options
+from dralab.cli._connection import NO_CLUSTER
+from dralab.cli._inventory import InventorySource
 from dralab.cli._older import as_today, older_generation
 from dralab.cli._options import arg, opt, options
 from dralab.cli._terminal import echo
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
   dralab ui -f cluster.yaml -f pods.yaml
 """
 )
-@default_inventory_options
 @options
 def ui(
     *,
@@ -71,9 +70,9 @@ def _desk(source: InventorySource, path: Path | None) -> "PageAnswers":
             raise click.UsageError("give either PATH or -f")
         if path.is_dir():
             return _run_desk(path)
-        connection = ClusterConnection(kubeconfig=None)
-        source = InventorySource(files=(str(path),), connection=connection)
+        source = InventorySource(files=(str(path),), connection=NO_CLUSTER)
         return Desk(FixedSource(objects.inventory(source)), clock, path.name, live=False)
+    source = source.or_usual_cluster()
     if source.files or not source.connection:
         title = ", ".join(Path(name).name for name in source.files)
         older = older_generation(source, None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from dralab.cli._components import duration_of
-from dralab.cli._connection import ClusterConnection, cluster_options
+from dralab.cli._connection import RequiredConnection
 from dralab.cli._options import FILE, arg, opt, options
 from dralab.cli._terminal import echo
 from dralab.cli.apiserver import note
@@ -35,10 +35,9 @@ def group() -> None:
 
 @group.command()
 @options
-@cluster_options
 def add(
     *,
-    connection: ClusterConnection,
+    connection: RequiredConnection,
     name: str = arg(),
     groups: tuple[str, ...] = opt("May be repeated.", flags="--group", metavar="GROUP"),
     expires: str = opt("At least 10m.", metavar="DURATION", default="365d"),

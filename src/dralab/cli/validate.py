@@ -24,11 +24,10 @@ COLOURS = {"refused": "red", "dropped": "red", "warned": "yellow", "unknown": "y
 @click.command(
     epilog="Example: dralab validate -f pools.yaml --api evolution --write normalized/",
 )
-@generations.files_option
 @options
 def validate(
     *,
-    files: tuple[str, ...],
+    files: tuple[str, ...] = generations.FILES,
     more: tuple[str, ...] = arg(metavar="[FILE]..."),
     api: str | None = api_option(generations.READABLE),
     repair: Path | None = opt(

@@ -22,7 +22,7 @@ from dralab.capacity.structured import structured_what_if
 from dralab.capacity.what_if import Fate, PodComparison, WhatIf
 from dralab.capacity.what_if import what_if as answer
 from dralab.cli import objects
-from dralab.cli._inventory import InventorySource, inventory_options
+from dralab.cli._inventory import InventorySource
 from dralab.cli._options import opt, options
 from dralab.cli._output import echo_json, echo_table, formats, refuse
 from dralab.cli._taints import node_taint
@@ -47,7 +47,6 @@ KINDS: Final = ("pod", "deployment", "replicaset", "statefulset", "daemonset", "
   dralab what-if --kubeconfig config --driver-upgrade gpu.nvidia.com --at-once 2
 """,
 )
-@inventory_options
 @options
 def what_if(
     *,
