@@ -22,8 +22,8 @@ from dralab.api import releases
 from dralab.api.resource import features
 from dralab.api.schemas import Schemas
 from dralab.cli._words import SYNONYMS, WORDS
+from dralab.cli.help_schema import SCHEMAS, schema_of
 from dralab.cli.main import main as command
-from dralab.cli.schema import SCHEMAS, schema_of
 from dralab.explanation.codes import CODES
 
 # The script's own folder is on the path, whether it is run or loaded as a module.

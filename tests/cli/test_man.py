@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from dralab import __version__
+from dralab.cli.help_man import pages
 from dralab.cli.kubectl_dra import main as kubectl_dra
 from dralab.cli.main import main
-from dralab.cli.man import pages
 
 MACROS = {".TH", ".SH", ".PP", ".TP", ".nf", ".fi"}
 

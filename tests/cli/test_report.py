@@ -5,7 +5,7 @@ import json
 from click.testing import CliRunner
 
 from dralab import __version__
-from dralab.cli import report as module
+from dralab.cli import help_report as module
 from dralab.cli.main import main
 
 

@@ -9,8 +9,8 @@ import yaml
 from click.testing import CliRunner
 
 from dralab.allocation.check.conformance import readable
+from dralab.cli.help_schema import SCHEMAS, schema_of
 from dralab.cli.main import main
-from dralab.cli.schema import SCHEMAS, schema_of
 from jsonschemas import problems
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

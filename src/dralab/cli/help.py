@@ -10,10 +10,10 @@ from dralab.cli._terminal import echo
 from dralab.cli.main import LazyGroup
 from dralab.cli.main import main as dralab
 
-COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "schema": ("dralab.cli.schema:schema", "Print the JSON schema of a file you write."),
-    "man": ("dralab.cli.man:man", "Write manual pages of all commands."),
-    "report": ("dralab.cli.report:report", "Print versions and settings for a bug report."),
+COMMANDS: Final[Mapping[str, str]] = {
+    "schema": "Print the JSON schema of a file you write.",
+    "man": "Write manual pages of all commands.",
+    "report": "Print versions and settings for a bug report.",
 }
 TOPICS: Final[Mapping[str, tuple[str, str]]] = {
     "input": (
@@ -78,7 +78,8 @@ class HelpGroup(LazyGroup):
 
 @click.group(
     cls=HelpGroup,
-    commands_table=COMMANDS,
+    table=COMMANDS,
+    modules={name: f"help {name}" for name in COMMANDS},
     subcommand_metavar="[TOPIC|COMMAND]...",
     invoke_without_command=True,
 )

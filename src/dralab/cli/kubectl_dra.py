@@ -54,9 +54,8 @@ def _names_source(arg: str) -> bool:
 
 @click.group(
     cls=KubectlGroup,
-    commands_table={
-        name: COMMANDS[command] for name, command in QUESTIONS.items() if command in COMMANDS
-    },
+    table={name: COMMANDS[command] for name, command in QUESTIONS.items()},
+    modules=QUESTIONS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="kubectl-dra")

@@ -12,47 +12,35 @@ import click
 from dralab import __version__
 from dralab.cli.errors import UnusableInput
 
-# name → (module:attribute, one line for `dralab --help`), in the order in which help shows them.
-COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "demo": ("dralab.cli.demo:demo", "Run an example: pods get their devices in seconds."),
-    "conformance": ("dralab.cli.conformance:group", "Run conformance cases and compare results."),
-    "up": ("dralab.cli.up:up", "Serve a cluster on this machine."),
-    "apiserver": ("dralab.cli.apiserver:apiserver", "Serve only the Kubernetes API."),
-    "envtest": ("dralab.cli.envtest:group", "Run tests of controller-runtime's envtest."),
-    "scheduler": ("dralab.cli.scheduler:scheduler", "Run the scheduler against any cluster."),
-    "controllers": (
-        "dralab.cli.controllers:controllers",
-        "Run the controllers against any cluster.",
-    ),
-    "node": ("dralab.cli.node:node", "Run a simulated kubelet against any cluster."),
-    "driver": ("dralab.cli.driver:group", "Run a fake device driver; check any driver."),
-    "user": ("dralab.cli.user:group", "Give users access to a cluster."),
-    "store": ("dralab.cli.store:group", "Back up, restore, check or repair a cluster's objects."),
-    "generate": ("dralab.cli.generate:generate", "Print sample nodes and devices as manifests."),
-    "simulate": ("dralab.cli.simulate:simulate", "Run workloads in simulated time."),
-    "dst": ("dralab.cli.dst:dst", "Test programs against the API under faults from a seed."),
-    "allocate": ("dralab.cli.allocate:allocate", "Place pods: which node and devices each gets."),
-    "explain": ("dralab.cli.explain:explain", "Explain why a claim gets no devices, or these."),
-    "what-if": ("dralab.cli.what_if:what_if", "Show who runs, moves and waits after a change."),
-    "ui": ("dralab.cli.ui:ui", "Look at a cluster's devices and waiting pods in a browser."),
-    "top": ("dralab.cli.top:top", "List devices by driver and node, and who holds them."),
-    "snapshot": (
-        "dralab.cli.snapshot:snapshot",
-        "Save the devices, claims and pods of a cluster to a file.",
-    ),
-    "plan": ("dralab.cli.plan:group", "Plan nodes to add or remove, and moves of pods."),
-    "enumerate": (
-        "dralab.cli.enumerate:group",
-        "List or count possible allocations of a pod, partitions of a card.",
-    ),
-    "compare": ("dralab.cli.compare:compare", "Schedule the same pods in two API generations."),
-    "convert": ("dralab.cli.convert:convert", "Translate objects between API generations."),
-    "validate": ("dralab.cli.validate:validate", "Check manifests: valid, legacy or invalid."),
-    "cel": ("dralab.cli.cel:cel", "Evaluate a CEL expression for one device."),
-    "help": (
-        "dralab.cli.help:group",
-        "Explain a topic or a command; schemas, man pages, versions.",
-    ),
+# Commands and one line for `dralab --help`; each is in the module of its name.
+COMMANDS: Final[Mapping[str, str]] = {
+    "demo": "Run an example: pods get their devices in seconds.",
+    "conformance": "Run conformance cases and compare results.",
+    "up": "Serve a cluster on this machine.",
+    "apiserver": "Serve only the Kubernetes API.",
+    "envtest": "Run tests of controller-runtime's envtest.",
+    "scheduler": "Run the scheduler against any cluster.",
+    "controllers": "Run the controllers against any cluster.",
+    "node": "Run a simulated kubelet against any cluster.",
+    "driver": "Run a fake device driver; check any driver.",
+    "user": "Give users access to a cluster.",
+    "store": "Back up, restore, check or repair a cluster's objects.",
+    "generate": "Print sample nodes and devices as manifests.",
+    "simulate": "Run workloads in simulated time.",
+    "dst": "Test programs against the API under faults from a seed.",
+    "allocate": "Place pods: which node and devices each gets.",
+    "explain": "Explain why a claim gets no devices, or these.",
+    "what-if": "Show who runs, moves and waits after a change.",
+    "ui": "Look at a cluster's devices and waiting pods in a browser.",
+    "top": "List devices by driver and node, and who holds them.",
+    "snapshot": "Save the devices, claims and pods of a cluster to a file.",
+    "plan": "Plan nodes to add or remove, and moves of pods.",
+    "enumerate": "List what could be allocated: device sets, partitions.",
+    "compare": "Schedule the same pods in two API generations.",
+    "convert": "Translate objects between API generations.",
+    "validate": "Check manifests: valid, legacy or invalid.",
+    "cel": "Evaluate a CEL expression for one device.",
+    "help": "Explain a topic or a command; schemas, man pages, versions.",
 }
 # What one wants to do, and the commands for it.
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {
@@ -79,12 +67,15 @@ class LazyGroup(click.Group):
     def __init__(
         self,
         *,
-        commands_table: Mapping[str, tuple[str, str]] | None = None,
+        table: Mapping[str, str] | None = None,
+        modules: Mapping[str, str] | None = None,
         sections: Mapping[str, Sequence[str]] | None = None,
         **options: object,
     ) -> None:
         super().__init__(**options)  # type: ignore[arg-type]  # click's own keyword arguments
-        self.table = commands_table or {}
+        self.table = table or {}
+        # Of commands that are not in the module of their name, below `dralab.cli`.
+        self.modules = modules or {}
         self.sections = sections or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -95,7 +86,7 @@ class LazyGroup(click.Group):
         """Import and return a command."""
         cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name in self.table:
-            return _imported(self.table[cmd_name][0])
+            return _imported(self.modules.get(cmd_name, cmd_name))
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(
@@ -138,8 +129,8 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
-        lines = {name: line for name, (_, line) in self.table.items()}
-        lines |= {name: each.get_short_help_str(80) for name, each in self.commands.items()}
+        own = {name: each.get_short_help_str(80) for name, each in self.commands.items()}
+        lines = {**self.table, **own}
         for title, names in (self.sections or {"Commands": list(lines)}).items():
             with formatter.section(title):
                 formatter.write_dl([(name, lines[name]) for name in names])
@@ -157,9 +148,11 @@ class ProgramGroup(LazyGroup):
         return super().resolve_command(ctx, rewritten(args, ctx.command_path))
 
 
-def _imported(place: str) -> click.Command:
-    module, _, attribute = place.partition(":")
-    command: click.Command = getattr(importlib.import_module(module), attribute)
+def _imported(path: str) -> click.Command:
+    """Return the command of a path such as `plan moves`: of the module `plan_moves`."""
+    words = path.replace("-", "_").split()
+    module = importlib.import_module(f"dralab.cli.{'_'.join(words)}")
+    command: click.Command = getattr(module, "group", None) or getattr(module, words[-1])
     return command
 
 
@@ -174,7 +167,7 @@ def _own_failure(ctx: click.Context, error: Exception) -> str:
 
 @click.group(
     cls=ProgramGroup,
-    commands_table=COMMANDS,
+    table=COMMANDS,
     sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -24,17 +24,13 @@ from dralab.cli.main import LazyGroup
 from dralab.files.reading import read
 from dralab.scheduling.model import ClusterModel
 
-COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "nodes": ("dralab.cli.plan:nodes", "Find nodes to add for waiting pods, or nodes that can go."),
-    "moves": (
-        "dralab.cli.plan_moves:moves",
-        "Find the fewest pods to move so that waiting pods fit.",
-    ),
+COMMANDS: Final[Mapping[str, str]] = {
+    "moves": "Find the fewest pods to move so that waiting pods fit.",
 }
 SHOWN: Final = 10
 
 
-@click.group(cls=LazyGroup, commands_table=COMMANDS)
+@click.group(cls=LazyGroup, table=COMMANDS, modules={name: f"plan {name}" for name in COMMANDS})
 def group() -> None:
     """Plan what makes waiting pods run, tried with the scheduler on the whole cluster.
 
@@ -42,7 +38,7 @@ def group() -> None:
     """
 
 
-@click.command(
+@group.command(
     epilog="""Examples:
 
 \b

@@ -14,17 +14,14 @@ from dralab.cli._terminal import echo, echo_over
 from dralab.cli.main import LazyGroup
 from dralab.kernel.extras import require
 
-COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "run": ("dralab.cli.simulate_run:run", "Run a scenario, or the files of another simulator."),
-    "program": ("dralab.cli.simulate_program:program", "Run any program in simulated time."),
-    "batsim-scheduler": (
-        "dralab.cli.simulate_batsim_scheduler:batsim_scheduler",
-        "Act as the scheduler of a real Batsim (ZeroMQ).",
-    ),
+COMMANDS: Final[Mapping[str, str]] = {
+    "run": "Run a scenario, or the files of another simulator.",
+    "program": "Run any program in simulated time.",
+    "batsim-scheduler": "Act as the scheduler of a real Batsim (ZeroMQ).",
 }
 
 
-@click.group(cls=LazyGroup, commands_table=COMMANDS)
+@click.group(cls=LazyGroup, table=COMMANDS, modules={name: f"simulate {name}" for name in COMMANDS})
 def simulate() -> None:
     """Run workloads in simulated time.
 
