@@ -140,14 +140,14 @@ def test_the_action_starts_a_cluster_for_the_steps_that_follow(tmp_path):
 
 
 def test_the_files_for_package_managers_are_filled(release):
-    krew = yaml.safe_load(release.filled((KREW / "dra.yaml").read_text(), "1.2.3", "ab12"))
+    krew = yaml.safe_load(release.filled((KREW / "dra.yaml").read_text(), "ab12"))
     assert krew["kind"] == "Plugin"
-    assert krew["spec"]["version"] == "v1.2.3"
+    assert krew["spec"]["version"] == f"v{__version__}"
     assert len(krew["spec"]["shortDescription"]) <= 50
     (platform,) = krew["spec"]["platforms"]
-    assert platform["uri"].endswith("/kubectl-dra-1.2.3.tar.gz")
+    assert platform["uri"].endswith(f"/kubectl-dra-{__version__}.tar.gz")
     assert platform["sha256"] == "ab12"
-    formula = release.filled((ROOT / "packaging/homebrew/dralab.rb").read_text(), "1.2.3", "ab12")
+    formula = release.filled((ROOT / "packaging/homebrew/dralab.rb").read_text(), "ab12")
     assert 'sha256 "ab12"' in formula
     assert "@" not in re.sub(r"python@3\.\d+", "", formula)
     opened = re.findall(r"^\s*(?:class|def|test do)\b", formula, re.MULTILINE)

@@ -19,12 +19,17 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
+from collections.abc import Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
 PACKAGING = ROOT / "packaging"
+# Not that of the installed package, which may be older than the checkout.
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+VERSION = PROJECT["version"]
 HOME_URL = os.environ.get("HOME_URL", "https://example.com/dralab")
 RELEASE_URL = os.environ.get("RELEASE_URL", "https://example.com/dralab/releases")
 
@@ -41,8 +46,7 @@ def build(directory: Path, moment: str) -> dict[str, str]:
     env = os.environ | {"SOURCE_DATE_EPOCH": moment}
     subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
     (wheel,) = directory.glob("*.whl")
-    version = distribution("dralab").version
-    krew = directory / f"kubectl-dra-{version}.tar.gz"
+    krew = directory / f"kubectl-dra-{VERSION}.tar.gz"
     plugin = PACKAGING / "krew" / "kubectl-dra"
     krew.write_bytes(archive([plugin, wheel, ROOT / "LICENSE"], int(moment)))
     return {
@@ -67,37 +71,33 @@ def archive(files: list[Path], moment: int) -> bytes:
     return packed.getvalue()
 
 
-def filled(template: str, version: str, digest: str) -> str:
+def filled(template: str, digest: str) -> str:
     """Return a file for a package manager: version, addresses and a digest in their places."""
-    places = {"VERSION": version, "SHA256": digest, "HOME": HOME_URL, "BASE": RELEASE_URL}
+    places = {"VERSION": VERSION, "SHA256": digest, "HOME": HOME_URL, "BASE": RELEASE_URL}
     return re.sub(r"@([A-Z0-9]+)@", lambda found: places[found[1]], template)
 
 
-def needed_by(name: str) -> list[str]:
-    """Return the names of what an installed package needs, its extras aside."""
-    found = []
-    for text in distribution(name).requires or ():
-        match = re.match(r"[\w.-]+", text)
-        if match and "extra ==" not in text:
-            found.append(match[0])
-    return found
+def names_of(requirements: Sequence[str]) -> list[str]:
+    """Return the names of required packages, without those of extras."""
+    matches = [re.match(r"[\w.-]+", text) for text in requirements if "extra ==" not in text]
+    return [match[0] for match in matches if match]
 
 
 def components() -> list[dict[str, str]]:
     """Return the packages of the base install, as installed here, by name."""
     seen: dict[str, dict[str, str]] = {}
-    names = needed_by("dralab")
+    names = names_of(PROJECT["dependencies"])
     while names:
         name = re.sub(r"[-_.]+", "-", names.pop()).lower()
         if name in seen:
             continue
         try:
-            version = distribution(name).version
+            package = distribution(name)
         except ImportError:
             continue  # for another platform
-        purl = f"pkg:pypi/{name}@{version}"
-        seen[name] = {"type": "library", "name": name, "version": version, "purl": purl}
-        names += needed_by(name)
+        purl = f"pkg:pypi/{name}@{package.version}"
+        seen[name] = {"type": "library", "name": name, "version": package.version, "purl": purl}
+        names += names_of(package.requires or ())
     return [seen[name] for name in sorted(seen)]
 
 
@@ -114,19 +114,18 @@ def main() -> int:
     if first != again:
         print(f"two builds differ: {first} and {again}")
         return 1
-    version = distribution("dralab").version
     sbom = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
         "version": 1,
-        "metadata": {"component": {"type": "application", "name": "dralab", "version": version}},
+        "metadata": {"component": {"type": "application", "name": "dralab", "version": VERSION}},
         "components": components(),
     }
     for template, name in (
-        (PACKAGING / "krew" / "dra.yaml", f"kubectl-dra-{version}.tar.gz"),
-        (PACKAGING / "homebrew" / "dralab.rb", f"dralab-{version}.tar.gz"),
+        (PACKAGING / "krew" / "dra.yaml", f"kubectl-dra-{VERSION}.tar.gz"),
+        (PACKAGING / "homebrew" / "dralab.rb", f"dralab-{VERSION}.tar.gz"),
     ):
-        text = filled(template.read_text(), version, first[name])
+        text = filled(template.read_text(), first[name])
         (DIST / template.name).write_text(text)
     (DIST / "sbom.json").write_text(json.dumps(sbom, indent=2) + "\n")
     lines = [f"{digest}  {name}\n" for name, digest in first.items()]
