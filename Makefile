@@ -63,7 +63,7 @@ format: $(READY) ## mend what can be mended
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY) ## measure; each benchmark prints a ratio to something named
+bench: $(READY) ## measure; each benchmark prints a ratio to something named; build/bench.html has them over commits
 	$(BIN)/python -m benchmarks
 
 docs: $(READY) ## make the generated pages anew, check links, build the site into docs/_build

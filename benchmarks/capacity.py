@@ -16,6 +16,7 @@ import random
 import time
 from collections.abc import Iterator
 
+from benchmarks.board import record
 from dralab.capacity.changes import AddNodes
 from dralab.capacity.defragment import defragment
 from dralab.capacity.move_costs import MoveCosts
@@ -169,6 +170,7 @@ def waiting(count: int, chance: random.Random) -> Iterator[JsonDict]:
 def timed(text: str, start: float) -> float:
     now = time.process_time()
     print(f"{text:48}{now - start:8.2f} s")
+    record(text, now - start, "s")
     return time.process_time()
 
 

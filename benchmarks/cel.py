@@ -10,6 +10,7 @@ The exact form counts cost units; it decides where the generated form meets an e
 import time
 from collections.abc import Callable
 
+from benchmarks.board import record
 from dralab.cel import compile_selector, device_value
 from dralab.cel.program import compile_expression
 
@@ -87,6 +88,7 @@ def main() -> None:
         fast = rate(selector.evaluate)
         exact = rate(selector.outcome, 0.1)
         print(f"{name:24}{spent:11.2f}{fast:13,.0f}{fast / baseline:7.1f}{exact:13,.0f}")
+        record(f"CEL: {name}", fast, "/s")
 
 
 if __name__ == "__main__":

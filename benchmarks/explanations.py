@@ -8,6 +8,7 @@ Nodes of 8 GPUs of two kinds, 60 % of them in use at random: nearly every node i
 import random
 import time
 
+from benchmarks.board import record
 from dralab.allocation import v1
 from dralab.allocation.allocator import allocate
 from dralab.allocation.pools import SliceCatalog
@@ -94,6 +95,7 @@ def main() -> None:
                 allocate(problem, place, catalog=catalog)
             once = time.process_time() - start
             print(f"{nodes:6} {name:24}{spent:12.3f}{once:12.3f}{spent / once:8.1f}")
+            record(f"explain {name}, {nodes} nodes", spent * 1e3, "ms")
     assert found is not None
     print(Why(diagnosis=found).page())
 

@@ -11,6 +11,7 @@ import time
 
 import orjson
 
+from benchmarks.board import record
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
 from dralab.apiserver.protobuf.encoding import encode
 from dralab.apiserver.server import ApiServer
@@ -64,6 +65,8 @@ def main() -> None:
             times.append((time.process_time() - began) * 1e3)
         first, later = times[0], min(times[1:])
         print(f"list of {wanted} pods, {form}: {first:.0f} ms, then {later:.0f} ms, {size} bytes")
+        record(f"first list of {wanted} pods, {form}", first, "ms")
+        record(f"later list of {wanted} pods, {form}", later, "ms")
 
 
 def _timed(call: object) -> float:

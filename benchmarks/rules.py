@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.board import record
 from dralab.allocation.cel_compiler import compiled
 from dralab.api.resource.rules import DEFAULT_1_36, default, validate_create, without_disabled
 
@@ -64,6 +65,7 @@ def main() -> None:
         mine = micros(lambda obj=obj: rules(obj))
         codec = micros(lambda text=text: json.dumps(json.loads(text)))
         print(f"{name:24}{mine:12.1f}{codec:12.1f}{mine / codec:8.2f}")
+        record(f"rules: {name}", mine, "µs")
 
 
 if __name__ == "__main__":

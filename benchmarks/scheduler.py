@@ -16,6 +16,7 @@ a shared 2-core machine, no API server); its published figures through an API se
 import argparse
 import time
 
+from benchmarks.board import record
 from dralab.allocation import v1
 from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.apiserver.server import ApiServer
@@ -178,13 +179,16 @@ def main():
         rate = bare(options.nodes, options.devices)
         print(f"bare loop, one claim each, {where}: {rate:,.0f} pods/s", end="")
         print(f" ({rate / UPSTREAM_LOOP:.1f} x kube-scheduler's allocator loop, 174)")
+        record(f"bare loop with claims, {where}", rate, "pods/s")
     if options.part in {None, "plain"}:
         rate = bare(options.nodes, options.devices, claimed=False)
         print(f"bare loop, no claims, {options.nodes} nodes: {rate:,.0f} pods/s")
+        record(f"bare loop without claims, {options.nodes} nodes", rate, "pods/s")
     if options.part in {None, "api"}:
         rate = through_api(options.nodes, options.devices)
         print(f"through the API, memory store, one process, {where}: {rate:,.0f} pods/s", end="")
         print(f" ({rate / UPSTREAM_API:.1f} x the best published for kube-scheduler, 240.8)")
+        record(f"through the API, {where}", rate, "pods/s")
 
 
 if __name__ == "__main__":

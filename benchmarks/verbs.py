@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import orjson
 
+from benchmarks.board import record
 from dralab.api.decoding import decoder_of
 from dralab.apiserver.http.messages import HttpRequest
 from dralab.apiserver.server import ApiServer
@@ -51,6 +52,7 @@ def timed(name: str, count: int, act: Callable[[int], object]) -> None:
         act(number)
     each = (time.process_time() - start) / count * 1e6
     print(f"{name:34} {each:8.1f} µs   {BASELINE / each:7.1f} times as fast as a create there")
+    record(f"verbs: {name}", each, "µs")
 
 
 def main() -> None:

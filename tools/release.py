@@ -24,6 +24,8 @@ from collections.abc import Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
 PACKAGING = ROOT / "packaging"
@@ -78,9 +80,11 @@ def filled(template: str, digest: str) -> str:
 
 
 def names_of(requirements: Sequence[str]) -> list[str]:
-    """Return the names of required packages, without those of extras."""
-    matches = [re.match(r"[\w.-]+", text) for text in requirements if "extra ==" not in text]
-    return [match[0] for match in matches if match]
+    """Return the names of packages that are required here, without those of extras."""
+    needed = map(Requirement, requirements)
+    return [
+        each.name for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})
+    ]
 
 
 def components() -> list[dict[str, str]]:
@@ -91,10 +95,7 @@ def components() -> list[dict[str, str]]:
         name = re.sub(r"[-_.]+", "-", names.pop()).lower()
         if name in seen:
             continue
-        try:
-            package = distribution(name)
-        except ImportError:
-            continue  # for another platform
+        package = distribution(name)
         purl = f"pkg:pypi/{name}@{package.version}"
         seen[name] = {"type": "library", "name": name, "version": package.version, "purl": purl}
         names += names_of(package.requires or ())
