@@ -25,8 +25,9 @@ from interleavings import Deadlock, Interleaving
 
 SEEDS = 40
 THREAD = ""  # of a program in the process of the server
-# Seeds that found something, kept. What they did then is said in the message of the commit.
-FOUND = []
+# Seeds that found something: a write beside one that was taken back left what had been derived
+# from that one, a policy, an event, an address.
+FOUND = [105, 158, 223]
 AGAIN = (
     'pytest -m "not conformance" tests/apiserver/test_interleavings.py --seeds 1 --first-seed {}'
 )

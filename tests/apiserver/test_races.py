@@ -9,11 +9,23 @@ import json
 import random
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from apiserver.competitors import MODES, SPACE, STEPS, Client, Hooks, ask, check, place, prepare
+from apiserver.competitors import (
+    FREE,
+    MODES,
+    POD,
+    SPACE,
+    STEPS,
+    Client,
+    Hooks,
+    ask,
+    check,
+    place,
+    prepare,
+)
 from dralab.apiserver.http.messages import (
     HEAVY,
     HEAVY_LANE,
@@ -30,6 +42,7 @@ TOKEN = "races"
 CLIENTS, STEPS_EACH = 8, 12
 ONE_AT_A_TIME = (Client.turn,)  # the loop does that itself
 LAST = "last"
+WATCHED = {"configmaps": {}, "pods": POD, "services": {"spec": {"ports": [{"port": 80}]}}}
 
 
 class Sender:
@@ -95,60 +108,75 @@ def _switching_all_the_time():
 
 
 @contextmanager
-def store_of(sort):
+def stores(sort):
+    """The stores of the servers that race: one in memory, or one etcd for each of them."""
     if sort == "memory":
-        yield None
+        yield [None]
     else:
         with FakeEtcd() as etcd:
-            yield EtcdAddress.read(etcd.url)
+            yield [EtcdAddress.read(etcd.url)] * (2 if sort == "two on etcd" else 1)
 
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("_switching_all_the_time")
-@pytest.mark.parametrize("sort", ["memory", "etcd"])
+@pytest.mark.parametrize("sort", ["memory", "etcd", "two on etcd"])
 def test_many_clients_at_once_keep_what_they_promise(sort, request):
     for seed in range(request.config.getoption("--seeds") or 1):
-        with store_of(sort) as store:
-            race(seed, store)
+        with stores(sort) as found, ExitStack() as stack:
+            clusters = [stack.enter_context(Cluster(options(store))) for store in found]
+            race(random.Random(seed), clusters)
 
 
-def race(seed, store):
-    options = Options(
+def options(store):
+    return Options(
         token=TOKEN, authorization=MODES, mount_tokens=True, own_objects=True, store=store
     )
-    chance = random.Random(seed)
-    with Cluster(options) as cluster:
-        server, port = cluster.server, int(cluster.url.rpartition(":")[2])
-        prepare(server)
-        hooks = Hooks(lambda: threading.Event().wait(0.002))
-        vars(server.resources.context.outgoing)["client"] = hooks
-        watchers = {
-            each: Watcher(port, each, ask(server, "GET", f"/api/v1/{each}")[1])
-            for each in ("configmaps", "pods", "services")
-        }
-        clients = clients_of(server, hooks, chance, port)
-        errors = run_all(clients)
-        assert not errors, errors
-        lanes = set(cluster._edge._apart)
-        wanted = {LARGE_LANE, HEAVY_LANE, WAITING_LANE} | ({WRITES_LANE} if store else set())
-        assert lanes >= wanted, "each lane had work"
-        server.store.refresh()
-        check(server, clients)
-        check_watchers(server, watchers)
-        for each in clients:
-            each.send.connection.close()
 
 
-def clients_of(server, hooks, chance, port):
+def race(chance, clusters):
+    prepare(clusters[0].server)
+    hooks = Hooks(lambda: threading.Event().wait(0.002))
+    for each in clusters:
+        each.server.store.refresh()
+        vars(each.server.resources.context.outgoing)["client"] = hooks
+    watchers = [watchers_of(each.server, port_of(each)) for each in clusters]
+    clients = clients_of(clusters, hooks, chance)
+    errors = run_all(clients)
+    assert not errors, errors
+    for each in clusters:
+        wanted = {LARGE_LANE, HEAVY_LANE, WAITING_LANE}
+        wanted |= {WRITES_LANE} if each.server.store.shared else set()
+        assert set(each._edge._apart) >= wanted, "each lane had work"
+        each.server.store.refresh()
+        check(each.server, clients)
+    end_watches(clusters[0].server)
+    for each, own in zip(clusters, watchers, strict=True):
+        each.server.store.refresh()
+        check_watchers(each.server, own)
+    for each in clients:
+        each.send.connection.close()
+
+
+def port_of(cluster):
+    return int(cluster.url.rpartition(":")[2])
+
+
+def clients_of(clusters, hooks, chance):
     found = []
     for number in range(CLIENTS):
         own = random.Random(chance.random())
-        client = Client(server, hooks, own, f"c{number}x", Sender(port, own), STEPS_EACH)
+        cluster = clusters[number % len(clusters)]
+        send = Sender(port_of(cluster), own)
+        client = Client(cluster.server, hooks, own, f"c{number}x", send, STEPS_EACH)
         # Every kind of step is taken, by someone or other.
         client.steps[0:3] = [STEPS[(3 * number + at) % len(STEPS)] for at in range(3)]
         client.steps = [step for step in client.steps if step not in ONE_AT_A_TIME]
         found.append(client)
     return found
+
+
+def watchers_of(server, port):
+    return {each: Watcher(port, each, ask(server, "GET", f"/api/v1/{each}")[1]) for each in WATCHED}
 
 
 def run_all(clients):
@@ -170,16 +198,16 @@ def run_all(clients):
     return errors
 
 
-def check_watchers(server, watchers):
-    """The streams are complete, and in order: what they lead to is what is stored."""
-    spec = {"ports": [{"port": 80}]}
-    pod = {"containers": [{"name": "c", "image": "x"}]}
-    bodies = {"configmaps": {}, "pods": {"spec": pod}, "services": {"spec": spec}}
-    for collection, body in bodies.items():
-        space = SPACE if collection != "pods" else SPACE.replace("default", "kube-public")
+def end_watches(server):
+    for collection, body in WATCHED.items():
+        space = SPACE if collection != "pods" else FREE
         made = {"metadata": {"name": LAST}, **body}
         status, found = ask(server, "POST", f"{space}/{collection}", made)
         assert status == 201, found
+
+
+def check_watchers(server, watchers):
+    """The streams are complete, and in order: what they lead to is what is stored."""
     for collection, watcher in watchers.items():
         watcher.join(60)
         assert not watcher.is_alive(), collection

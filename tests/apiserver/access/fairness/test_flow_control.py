@@ -3,6 +3,7 @@
 import pytest
 
 from dralab.apiserver.access.authorization.attributes import Attributes
+from dralab.apiserver.access.fairness import flow_control
 from dralab.apiserver.access.fairness.flow_control import LEVELS, SCHEMAS, FlowControl
 from dralab.apiserver.access.users import User, service_account
 from dralab.apiserver.storage import Key
@@ -154,3 +155,20 @@ def test_a_user_whose_requests_all_wait_at_one_place_needs_no_look_at_them():
     assert flows.schemas.flow_of_user(jane) is None
     by_namespace = control(schema("b", group("team"), by="ByNamespace"))
     assert by_namespace.schemas.flow_of_user(jane) is None
+
+
+def test_what_is_written_while_the_schemas_are_read_counts_afterwards(monkeypatch):
+    """Another thread writes and classifies then; the one that reads is the last to end."""
+    flows = control(schema("s", group("team")))
+    read, late = flow_control._read_schemas, schema("t", group("team"), precedence=1)
+
+    def slowly(*objects):
+        found = list(read(*objects))
+        monkeypatch.setattr(flow_control, "_read_schemas", read)
+        flows.put(Key(SCHEMAS, "", "t"), late)
+        assert flows.schemas.flow_of(asked()).schema_uid == "uid-t"
+        return found
+
+    monkeypatch.setattr(flow_control, "_read_schemas", slowly)
+    assert flows.schemas.flow_of(asked()).schema_uid == "uid-s"
+    assert flows.schemas.flow_of(asked()).schema_uid == "uid-t"
