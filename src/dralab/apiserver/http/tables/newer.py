@@ -3,11 +3,11 @@
 Source: k8s.io/kubernetes 1.37 `pkg/printers/internalversion`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Mapping
+from typing import Final
 
-from dralab.apiserver.http.tables.ages import NONE, UNSET, age, labels, since
-from dralab.apiserver.http.tables.printers import Printer, name_of, printer
+from dralab.apiserver.http.tables.ages import UNSET, Elapsed, labels, since
+from dralab.apiserver.http.tables.printers import Printer, printer
 from dralab.objects.conditions import condition_of, condition_status, conditions_of
 from dralab.objects.metadata import spec_of, status_of
 from dralab.objects.pod_groups import least_of
@@ -28,23 +28,25 @@ def _last_of(obj: JsonObject, types: Collection[str], otherwise: str, status: st
     return found[-1] if found else otherwise
 
 
-def _group(obj: JsonObject) -> list[str]:
-    workload = (spec_of(obj).get("workloadRef") or {}).get("workloadName") or NONE
-    return [name_of(obj), "Basic" if least_of(obj) is None else "Gang", workload]
+def _policy(obj: JsonObject) -> str:
+    return "Basic" if least_of(obj) is None else "Gang"
 
 
-def _pod_group(obj: JsonObject) -> Sequence[Any]:
+def _placed(obj: JsonObject) -> str:
     state = "Pending"
     if placed := condition_status(obj, "PodGroupInitiallyScheduled"):
         state = "Scheduled" if placed == "True" else "Unschedulable"
-    if ended := condition_of(obj, "DisruptionTarget"):
-        state = ended.get("reason", "")
-    return [*_group(obj), state, age(obj)]
+    ended = condition_of(obj, "DisruptionTarget")
+    return ended.get("reason", "") if ended else state
 
 
-def _target(obj: JsonObject) -> list[str]:
-    pod = (spec_of(obj).get("target") or {}).get("pod")
-    return [UNSET, UNSET] if pod is None else [pod.get("name", ""), "Pod"]
+def _pod(obj: JsonObject) -> JsonObject | None:
+    return (spec_of(obj).get("target") or {}).get("pod")
+
+
+def _target(obj: JsonObject) -> str:
+    pod = _pod(obj)
+    return UNSET if pod is None else pod.get("name", "")
 
 
 def _ended(obj: JsonObject) -> str:
@@ -55,87 +57,69 @@ def _ended(obj: JsonObject) -> str:
     return "Progressing" if status_of(obj).get("observedGeneration") else "Pending"
 
 
-def _eviction_request(obj: JsonObject) -> Sequence[Any]:
-    spec = spec_of(obj)
-    asked = [spec.get("requester", ""), spec.get("intent", "")]
-    return [name_of(obj), *_target(obj), _ended(obj), *asked, age(obj)]
+def _certificate(obj: JsonObject) -> str:
+    return _last_of(obj, {"Issued", "Denied", "Failed"}, "Pending")
 
 
-def _pod_certificate(obj: JsonObject) -> Sequence[Any]:
-    spec = spec_of(obj)
-    names = ("podName", "serviceAccountName", "nodeName", "signerName")
-    state = _last_of(obj, {"Issued", "Denied", "Failed"}, "Pending")
-    more = labels(spec.get("unverifiedUserAnnotations"))
-    return [name_of(obj), *(spec.get(name, "") for name in names), state, more]
-
-
-def _migration(obj: JsonObject) -> Sequence[Any]:
+def _migrated(obj: JsonObject) -> str:
     resource = spec_of(obj).get("resource") or {}
-    text = ".".join(filter(None, (resource.get("resource"), resource.get("group"))))
-    state = _last_of(obj, {"Running", "Failed", "Succeeded"}, "Unknown", "True")
-    return [name_of(obj), text, state]
+    return ".".join(filter(None, (resource.get("resource"), resource.get("group"))))
 
 
-def _taint_rule(obj: JsonObject) -> Sequence[Any]:
-    taint = spec_of(obj).get("taint") or {}
-    parts = (taint.get(part, "") for part in ("key", "value", "effect"))
-    added = taint.get("timeAdded")
-    return [name_of(obj), *parts, since(added) if added else "", age(obj)]
+def _migration(obj: JsonObject) -> str:
+    return _last_of(obj, {"Running", "Failed", "Succeeded"}, "Unknown", "True")
 
 
-def _definition(obj: JsonObject) -> Sequence[Any]:
-    spec, names = spec_of(obj), spec_of(obj).get("names") or {}
-    served = sorted(
-        each["name"] + ("(storage)" if each.get("storage") else "")
-        for each in spec.get("versions") or ()
-        if each.get("served")
+def _added(obj: JsonObject) -> Elapsed | str:
+    added = (spec_of(obj).get("taint") or {}).get("timeAdded")
+    return since(added) if added else ""
+
+
+def _served(obj: JsonObject) -> str:
+    return ",".join(
+        sorted(
+            each["name"] + ("(storage)" if each.get("storage") else "")
+            for each in spec_of(obj).get("versions") or ()
+            if each.get("served")
+        )
     )
-    return [
-        name_of(obj),
-        spec.get("scope", ""),
-        ",".join(served),
-        obj["metadata"].get("creationTimestamp"),
-        spec.get("group", ""),
-        names.get("kind", ""),
-        ",".join(names.get("shortNames") or ()),
-        condition_status(obj, "Established") == "True",
-    ]
 
 
 # Of CustomResourceDefinitions where a release has WIDE_DEFINITIONS.
 DEFINITIONS: Final = printer(
-    "Name, Scope, Versions, Created At@, Group*, Kind*, ShortNames*, Established?*", _definition
+    "Name, Scope: spec.scope, Versions, Created At@, Group*: spec.group, Kind*: spec.names.kind,"
+    "ShortNames*, Established?*",
+    _served,
+    lambda obj: ",".join((spec_of(obj).get("names") or {}).get("shortNames") or ()),
+    lambda obj: condition_status(obj, "Established") == "True",
 )
+GROUP: Final = "Name, Policy, Workload: spec.workloadRef.workloadName|<none>"
 PRINTERS: Final[Mapping[tuple[str, str], Printer]] = {
-    (SCHEDULING, "podgroups"): printer("Name, Policy, Workload, Status, Age", _pod_group),
-    (SCHEDULING, "compositepodgroups"): printer(
-        "Name, Policy, Workload, Age", lambda obj: [*_group(obj), age(obj)]
-    ),
+    (SCHEDULING, "podgroups"): printer(f"{GROUP}, Status, Age", _policy, _placed),
+    (SCHEDULING, "compositepodgroups"): printer(f"{GROUP}, Age", _policy),
     (LIFECYCLE, "evictionrequests"): printer(
-        "Name, Target, Target Type, Status, Requester, Intent, Age", _eviction_request
+        "Name, Target, Target Type, Status, Requester: spec.requester, Intent: spec.intent, Age",
+        _target,
+        lambda obj: UNSET if _pod(obj) is None else "Pod",
+        _ended,
     ),
-    (CERTIFICATES, "clustertrustbundles"): printer(
-        "Name, SignerName", lambda obj: [name_of(obj), spec_of(obj).get("signerName") or NONE]
-    ),
+    (CERTIFICATES, "clustertrustbundles"): printer("Name, SignerName: spec.signerName|<none>"),
     (CERTIFICATES, "podcertificaterequests"): printer(
-        "Name, PodName, ServiceAccountName, NodeName, SignerName, State, UnverifiedUserAnnotations",
-        _pod_certificate,
+        "Name, PodName: spec.podName, ServiceAccountName: spec.serviceAccountName,"
+        "NodeName: spec.nodeName, SignerName: spec.signerName, State, UnverifiedUserAnnotations",
+        _certificate,
+        lambda obj: labels(spec_of(obj).get("unverifiedUserAnnotations")),
     ),
     ("coordination.k8s.io", "leasecandidates"): printer(
-        "Name, LeaseName, BinaryVersion, EmulationVersion, Age",
-        lambda obj: [
-            name_of(obj),
-            *(
-                spec_of(obj).get(part, "")
-                for part in ("leaseName", "binaryVersion", "emulationVersion")
-            ),
-            age(obj),
-        ],
+        "Name, LeaseName: spec.leaseName, BinaryVersion: spec.binaryVersion,"
+        "EmulationVersion: spec.emulationVersion, Age"
     ),
     ("resource.k8s.io", "devicetaintrules"): printer(
-        "Name, Key, Value, Effect, TimeAdded, Age", _taint_rule
+        "Name, Key: spec.taint.key, Value: spec.taint.value, Effect: spec.taint.effect, TimeAdded,"
+        "Age",
+        _added,
     ),
     ("storagemigration.k8s.io", "storageversionmigrations"): printer(
-        "Name~, Resource, Status", _migration
+        "Name~, Resource, Status", _migrated, _migration
     ),
 }

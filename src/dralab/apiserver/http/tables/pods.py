@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dralab.apiserver.http.tables.ages import NONE, Elapsed, age, since
-from dralab.apiserver.http.tables.printers import name_of, printer
+from dralab.apiserver.http.tables.printers import Printer, columns_of, name_of
 from dralab.objects.conditions import condition_of, is_true
 from dralab.objects.metadata import is_deleting, spec_of, status_of
 from dralab.objects.pods import is_finished
@@ -35,8 +35,9 @@ def _cells(pod: JsonObject) -> Sequence[Any]:
     ]
 
 
-PODS = printer(
-    "Name, Ready, Status, Restarts, Age, IP*, Node*, Nominated Node*, Readiness Gates*", _cells
+PODS = Printer(
+    columns_of("Name, Ready, Status, Restarts, Age, IP*, Node*, Nominated Node*, Readiness Gates*"),
+    _cells,
 )
 
 

@@ -1,15 +1,15 @@
 """What a table of a kind has: its columns, and how a row's cells are made of an object."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
-from dralab.apiserver.http.tables.ages import Elapsed
+from dralab.apiserver.http.tables.ages import Elapsed, age
 from dralab.values.json_types import JsonObject
 
-Cells = Callable[[JsonObject], Sequence[Any]]
+Cell = Callable[[JsonObject], Any]
 
 MARKS: Final = {"#": "integer", "?": "boolean", "@": "date"}
 
@@ -40,7 +40,7 @@ class Printer:
     """The columns of a kind, and the cells of an object; some of these change as time passes."""
 
     columns: tuple[Column, ...]
-    cells: Cells
+    cells: Callable[[JsonObject], Sequence[Any]]
 
     def row(self, obj: JsonObject, *, include: str, version: str) -> "TableRow":
         """Return an object's row. `include` says what comes with it: None, Metadata or Object."""
@@ -79,13 +79,62 @@ def _included(obj: JsonObject, include: str, version: str) -> orjson.Fragment:
     return orjson.Fragment(orjson.dumps(found))
 
 
-def printer(columns: str, cells: Cells) -> Printer:
-    """Return a printer from its columns' names.
+def printer(columns: str, *cells: Cell, name: Cell | None = None) -> Printer:
+    """Return a printer from its columns: each has a name, marks of its type, and where it is from.
 
     After a name, `#` stands for an integer, `?` for a boolean, `@` for a date, `*` for wide
-    output alone. A column "Name" names the object, `Name~` only shows it.
+    output alone. A column "Name" names the object, `Name~` only shows it. After a colon comes the
+    path of the cell: `spec.driver`; `spec.driver=x` shows x where it is missing, `spec.driver|x`
+    also where it is empty; `?spec.driver` shows whether it is set, `#spec.drivers` how many there
+    are. Without a path, a cell is known by its name, or the next one of `cells`. `name` is what
+    a kind shows as its name.
+
+    >>> made = printer("Name, Driver*: spec.driver|none, Ports#: #spec.ports")
+    >>> made.cells({"metadata": {"name": "a"}, "spec": {"ports": [80]}})
+    ['a', 'none', 1]
     """
-    return Printer(tuple(_column(text.strip()) for text in columns.split(",")), cells)
+    given, known = iter(cells), {**KNOWN, "Name": name or name_of}
+    found, made = [], []
+    for text in columns.split(","):
+        title, _, path = text.strip().partition(": ")
+        found.append(_column(title))
+        if path:
+            made.append(_at(path))
+        else:
+            made.append(known.get(found[-1].name) or next(given))
+    return Printer(tuple(found), lambda obj: [cell(obj) for cell in made])
+
+
+def _at(text: str) -> Cell:
+    """Return the cell at a path of an object."""
+    kind = text[0] if text[0] in "?#" else ""
+    text = text.removeprefix(kind)
+    path, empty, default = text.partition("|")
+    if not empty:
+        path, _, default = text.partition("=")
+    absent: Any = int(default) if default.isdigit() else default
+    parts = path.split(".")
+
+    def cell(obj: JsonObject) -> Any:
+        found: Any = obj
+        for part in parts:
+            found = found.get(part) if found else None
+        if kind:
+            return bool(found) if kind == "?" else len(found or ())
+        return absent if found is None or (empty and not found) else found
+
+    return cell
+
+
+def name_of(obj: JsonObject) -> str:
+    """Return an object's name."""
+    found: str = obj["metadata"].get("name", "")
+    return found
+
+
+def columns_of(text: str) -> tuple[Column, ...]:
+    """Return columns from their names and marks."""
+    return tuple(_column(each.strip()) for each in text.split(","))
 
 
 def _column(text: str) -> Column:
@@ -104,7 +153,8 @@ def _column(text: str) -> Column:
     )
 
 
-def name_of(obj: JsonObject) -> str:
-    """Return an object's name."""
-    found: str = obj["metadata"].get("name", "")
-    return found
+def _created(obj: JsonObject) -> Any:
+    return obj["metadata"].get("creationTimestamp")
+
+
+KNOWN: Final[Mapping[str, Cell]] = {"Age": age, "Created At": _created}

@@ -8,7 +8,6 @@ from dralab.apiserver.http.tables.ages import (
     UNKNOWN,
     UNSET,
     Elapsed,
-    age,
     human,
     joined,
     labels,
@@ -16,82 +15,52 @@ from dralab.apiserver.http.tables.ages import (
     yes,
 )
 from dralab.apiserver.http.tables.ages import selector as query
-from dralab.apiserver.http.tables.printers import name_of, printer
+from dralab.apiserver.http.tables.printers import Cell, printer
 from dralab.kernel.clock import from_rfc3339
 from dralab.objects.conditions import is_true
 from dralab.objects.metadata import controller_of, is_deleting, spec_of, status_of
 from dralab.values.json_types import JsonObject
 
 
-def _containers(template: Mapping[str, Any] | None) -> list[str]:
-    found = ((template or {}).get("spec") or {}).get("containers") or ()
-    return [joined([c.get("name", "") for c in found]), joined([c.get("image", "") for c in found])]
+def _containers(*path: str) -> Sequence[Cell]:
+    """Return the cells of a template's containers: their names, and their images."""
+
+    def cell(part: str) -> Cell:
+        def shown(obj: JsonObject) -> str:
+            found: Any = obj
+            for step in (*path, "spec", "containers"):
+                found = (found or {}).get(step)
+            return joined([each.get(part, "") for each in found or ()])
+
+        return shown
+
+    return cell("name"), cell("image")
 
 
-def _replicas(obj: JsonObject) -> Sequence[Any]:
-    spec, status = spec_of(obj), status_of(obj)
-    chosen = spec.get("selector")
+def _query(obj: JsonObject) -> str:
+    return query(spec_of(obj).get("selector"))
+
+
+def _selected(obj: JsonObject) -> str:
     plain = obj.get("kind") == "ReplicationController"
-    return [
-        name_of(obj),
-        spec.get("replicas", 0),
-        status.get("replicas", 0),
-        status.get("readyReplicas", 0),
-        age(obj),
-        *_containers(spec.get("template")),
-        labels(chosen) if plain else query(chosen),
-    ]
+    return labels(spec_of(obj).get("selector")) if plain else _query(obj)
 
 
-def _deployment(obj: JsonObject) -> Sequence[Any]:
-    spec, status = spec_of(obj), status_of(obj)
-    return [
-        name_of(obj),
-        f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}",
-        status.get("updatedReplicas", 0),
-        status.get("availableReplicas", 0),
-        age(obj),
-        *_containers(spec.get("template")),
-        query(spec.get("selector")),
-    ]
+def _ready(obj: JsonObject) -> str:
+    return f"{status_of(obj).get('readyReplicas', 0)}/{spec_of(obj).get('replicas', 0)}"
 
 
-def _stateful_set(obj: JsonObject) -> Sequence[Any]:
-    spec, status = spec_of(obj), status_of(obj)
-    ready = f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}"
-    return [name_of(obj), ready, age(obj), *_containers(spec.get("template"))]
+def _node_labels(obj: JsonObject) -> str:
+    return labels(spec_of(spec_of(obj).get("template") or {}).get("nodeSelector"))
 
 
-def _daemon_set(obj: JsonObject) -> Sequence[Any]:
-    spec, status = spec_of(obj), status_of(obj)
-    template = spec.get("template") or {}
-    return [
-        name_of(obj),
-        status.get("desiredNumberScheduled", 0),
-        status.get("currentNumberScheduled", 0),
-        status.get("numberReady", 0),
-        status.get("updatedNumberScheduled", 0),
-        status.get("numberAvailable", 0),
-        labels(spec_of(template).get("nodeSelector")),
-        age(obj),
-        *_containers(template),
-        query(spec.get("selector")),
-    ]
-
-
-def _revision(obj: JsonObject) -> Sequence[Any]:
-    owner, reference = NONE, controller_of(obj)
-    if reference is not None:
-        group = reference.get("apiVersion", "").rpartition("/")[0]
-        kind = reference.get("kind", "").lower()
-        owner = f"{kind}.{group}/{reference['name']}" if group else f"{kind}/{reference['name']}"
-    return [name_of(obj), owner, obj.get("revision", 0), age(obj)]
-
-
-def _template(obj: JsonObject) -> Sequence[Any]:
-    template = obj.get("template") or {}
-    shown = labels((template.get("metadata") or {}).get("labels"))
-    return [name_of(obj), *_containers(template), shown]
+def _owner(obj: JsonObject) -> str:
+    reference = controller_of(obj)
+    if reference is None:
+        return NONE
+    group = reference.get("apiVersion", "").rpartition("/")[0]
+    kind = reference.get("kind", "").lower()
+    return f"{kind}.{group}/{reference['name']}" if group else f"{kind}/{reference['name']}"
 
 
 JOB_WORDS = (("Complete", "Complete"), ("Failed", "Failed"))
@@ -107,62 +76,44 @@ def _job_word(obj: JsonObject) -> str:
     return next((word for word in JOB_LATER_WORDS if is_true(obj, word)), "Running")
 
 
-def _job(obj: JsonObject) -> Sequence[Any]:
-    spec, status = spec_of(obj), status_of(obj)
-    done = status.get("succeeded", 0)
+def _completions(obj: JsonObject) -> str:
+    spec, done = spec_of(obj), status_of(obj).get("succeeded", 0)
     if spec.get("completions") is not None:
-        completions = f"{done}/{spec['completions']}"
-    elif (spec.get("parallelism") or 0) > 1:
-        completions = f"{done}/1 of {spec['parallelism']}"
-    else:
-        completions = f"{done}/1"
-    duration: Elapsed | str = ""
-    if status.get("startTime"):
-        began, end = from_rfc3339(status["startTime"]), status.get("completionTime")
-        duration = human(from_rfc3339(end) - began) if end else Elapsed(began)
-    return [
-        name_of(obj),
-        _job_word(obj),
-        completions,
-        duration,
-        age(obj),
-        *_containers(spec.get("template")),
-        query(spec.get("selector")),
-    ]
+        return f"{done}/{spec['completions']}"
+    if (spec.get("parallelism") or 0) > 1:
+        return f"{done}/1 of {spec['parallelism']}"
+    return f"{done}/1"
 
 
-def _cron_job(obj: JsonObject) -> Sequence[Any]:
+def _duration(obj: JsonObject) -> Elapsed | str:
+    status = status_of(obj)
+    if not status.get("startTime"):
+        return ""
+    began, end = from_rfc3339(status["startTime"]), status.get("completionTime")
+    return human(from_rfc3339(end) - began) if end else Elapsed(began)
+
+
+def _last_schedule(obj: JsonObject) -> Elapsed | str:
+    last = status_of(obj).get("lastScheduleTime")
+    return since(last) if last else NONE
+
+
+def _job_query(obj: JsonObject) -> str:
+    return _query(spec_of(obj).get("jobTemplate") or {})
+
+
+def _scaled(obj: JsonObject) -> str:
+    target = spec_of(obj).get("scaleTargetRef") or {}
+    return f"{target.get('kind', '')}/{target.get('name', '')}"
+
+
+def _least(obj: JsonObject) -> str:
+    least = spec_of(obj).get("minReplicas")
+    return str(least) if least is not None else UNSET
+
+
+def _targets(obj: JsonObject) -> str:
     spec, status = spec_of(obj), status_of(obj)
-    job = (spec.get("jobTemplate") or {}).get("spec") or {}
-    last = status.get("lastScheduleTime")
-    return [
-        name_of(obj),
-        spec.get("schedule", ""),
-        spec.get("timeZone") or NONE,
-        yes(spec.get("suspend")),
-        len(status.get("active") or ()),
-        since(last) if last else NONE,
-        age(obj),
-        *_containers(job.get("template")),
-        query(job.get("selector")),
-    ]
-
-
-def _autoscaler(obj: JsonObject) -> Sequence[Any]:
-    spec, status = spec_of(obj), status_of(obj)
-    target = spec.get("scaleTargetRef") or {}
-    return [
-        name_of(obj),
-        f"{target.get('kind', '')}/{target.get('name', '')}",
-        _targets(spec, status),
-        str(spec["minReplicas"]) if spec.get("minReplicas") is not None else UNSET,
-        spec.get("maxReplicas", 0),
-        status.get("currentReplicas", 0),
-        age(obj),
-    ]
-
-
-def _targets(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
     if "targetCPUUtilizationPercentage" in spec:
         now = status.get("currentCPUUtilizationPercentage")
         current = UNKNOWN if now is None else f"{now}%"
@@ -201,41 +152,67 @@ def _target(metric: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     return f"{prefix}{current.get('value', UNKNOWN)}/{wanted.get('value', UNKNOWN)}"
 
 
-def _budget(obj: JsonObject) -> Sequence[Any]:
-    spec, status = spec_of(obj), status_of(obj)
-    return [
-        name_of(obj),
-        str(spec.get("minAvailable", "N/A")),
-        str(spec.get("maxUnavailable", "N/A")),
-        status.get("disruptionsAllowed", 0),
-        age(obj),
-    ]
-
-
+TEMPLATE = _containers("spec", "template")
 RUN = "Containers*, Images*"
-REPLICAS = printer(f"Name, Desired#, Current#, Ready#, Age, {RUN}, Selector*", _replicas)
-AUTOSCALERS = printer("Name, Reference, Targets, MinPods, MaxPods, Replicas, Age", _autoscaler)
+REPLICAS = printer(
+    "Name, Desired#: spec.replicas=0, Current#: status.replicas=0, Ready#: status.readyReplicas=0,"
+    f"Age, {RUN}, Selector*",
+    *TEMPLATE,
+    _selected,
+)
 PRINTERS = {
     ("", "replicationcontrollers"): REPLICAS,
     ("apps", "replicasets"): REPLICAS,
     ("apps", "deployments"): printer(
-        f"Name, Ready, Up-to-date, Available, Age, {RUN}, Selector*", _deployment
+        "Name, Ready, Up-to-date: status.updatedReplicas=0,"
+        f"Available: status.availableReplicas=0, Age, {RUN}, Selector*",
+        _ready,
+        *TEMPLATE,
+        _query,
     ),
-    ("apps", "statefulsets"): printer(f"Name, Ready, Age, {RUN}", _stateful_set),
+    ("apps", "statefulsets"): printer(f"Name, Ready, Age, {RUN}", _ready, *TEMPLATE),
     ("apps", "daemonsets"): printer(
-        "Name, Desired#, Current#, Ready#, Up-to-date#, Available#, Node Selector, Age,"
-        f"{RUN}, Selector*",
-        _daemon_set,
+        "Name, Desired#: status.desiredNumberScheduled=0,"
+        "Current#: status.currentNumberScheduled=0, Ready#: status.numberReady=0,"
+        "Up-to-date#: status.updatedNumberScheduled=0, Available#: status.numberAvailable=0,"
+        f"Node Selector, Age, {RUN}, Selector*",
+        _node_labels,
+        *TEMPLATE,
+        _query,
     ),
-    ("apps", "controllerrevisions"): printer("Name, Controller, Revision, Age", _revision),
-    ("", "podtemplates"): printer("Name, Containers, Images, Pod Labels", _template),
-    ("batch", "jobs"): printer(f"Name, Status, Completions, Duration, Age, {RUN}, Selector*", _job),
+    ("apps", "controllerrevisions"): printer("Name, Controller, Revision: revision=0, Age", _owner),
+    ("", "podtemplates"): printer(
+        "Name, Containers, Images, Pod Labels",
+        *_containers("template"),
+        lambda obj: labels(((obj.get("template") or {}).get("metadata") or {}).get("labels")),
+    ),
+    ("batch", "jobs"): printer(
+        f"Name, Status, Completions, Duration, Age, {RUN}, Selector*",
+        _job_word,
+        _completions,
+        _duration,
+        *TEMPLATE,
+        _query,
+    ),
     ("batch", "cronjobs"): printer(
-        f"Name, Schedule, Timezone, Suspend?, Active#, Last Schedule, Age, {RUN}, Selector*",
-        _cron_job,
+        "Name, Schedule: spec.schedule, Timezone: spec.timeZone|<none>, Suspend?,"
+        f"Active#: #status.active, Last Schedule, Age, {RUN}, Selector*",
+        lambda obj: yes(spec_of(obj).get("suspend")),
+        _last_schedule,
+        *_containers("spec", "jobTemplate", "spec", "template"),
+        _job_query,
     ),
-    ("autoscaling", "horizontalpodautoscalers"): AUTOSCALERS,
+    ("autoscaling", "horizontalpodautoscalers"): printer(
+        "Name, Reference, Targets, MinPods, MaxPods: spec.maxReplicas=0,"
+        "Replicas: status.currentReplicas=0, Age",
+        _scaled,
+        _targets,
+        _least,
+    ),
     ("policy", "poddisruptionbudgets"): printer(
-        "Name, Min Available, Max Unavailable, Allowed Disruptions#, Age", _budget
+        "Name, Min Available, Max Unavailable,"
+        "Allowed Disruptions#: status.disruptionsAllowed=0, Age",
+        lambda obj: str(spec_of(obj).get("minAvailable", "N/A")),
+        lambda obj: str(spec_of(obj).get("maxUnavailable", "N/A")),
     ),
 }
