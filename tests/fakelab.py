@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from devicelab import DeviceLab
+from dralab import SimulatedCluster as LabCluster
 from dralab.components.nodes import FAKE_NODE, NodeOptions, assemble
 from dralab.components.simulated import SimulatedCluster
 from dralab.drivers.catalog import device_class
@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 CLASS = "fake.3-shake.com"
 
 
-class ClassicLab(DeviceLab):
+class ClassicLab(LabCluster):
     """Classic DRA: the driver's controller gives devices."""
 
     folder = EXAMPLES / "50-fake-driver"
@@ -68,5 +68,5 @@ class TodayLab(ClassicLab):
     folder = EXAMPLES / "51-fake-driver-today"
 
     def __init__(self):
-        DeviceLab.__init__(self, FakeDevices, nodes=(FAKE_NODE,))
+        LabCluster.__init__(self, drivers=[FakeDevices], nodes=[FAKE_NODE])
         self.client.create(CLASSES, device_class(DRIVER, name=CLASS))

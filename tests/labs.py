@@ -2,6 +2,8 @@
 
 from contextlib import suppress
 
+import yaml
+
 from builders import worker
 from dralab.api.kinds import Kinds
 from dralab.api.releases import MIXED
@@ -10,6 +12,7 @@ from dralab.api.status import ApiError
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.kernel.randomness import Randomness
+from dralab.runtime.client import Resource
 from dralab.runtime.local import LocalClient
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES
@@ -258,3 +261,21 @@ class Lab:
     def bind(self, name, node, namespace="default"):
         body = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
         self.client.post(PODS, name, "binding", body, namespace)
+
+
+def create_all(client, kinds, document):
+    """Create the objects of a mapping or of a YAML text; return them as they are stored."""
+    made = []
+    for obj in yaml.safe_load_all(document) if isinstance(document, str) else [document]:
+        if obj is not None:
+            namespace = obj["metadata"].get("namespace", "")
+            made.append(client.create(resource_of(obj, kinds), obj, namespace))
+    return made
+
+
+def resource_of(obj, kinds):
+    group, _, version = obj["apiVersion"].rpartition("/")
+    for kind in kinds:
+        if (kind.group, kind.version, kind.kind) == (group, version, obj["kind"]):
+            return Resource(kind.group, kind.version, kind.plural, kind.namespaced)
+    raise AssertionError(f"no kind {obj['apiVersion']} {obj['kind']}")

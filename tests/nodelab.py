@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from devicelab import DeviceLab
+from dralab import SimulatedCluster
 from dralab.contracts.cdi import CdiDevice, CdiSpec, ContainerEdits, file_name, qualified
 from dralab.contracts.cdi_cache import MemoryDirectory
 from dralab.contracts.plugin import DeviceHealth, PluginError, PreparedDevice, PrepareResult
@@ -72,7 +72,7 @@ class ScriptedPlugin:
         return tuple(found)
 
 
-class NodeLab(DeviceLab):
+class NodeLab(SimulatedCluster):
     """The node, its files over restarts, and pods whose claims are allocated to its drivers."""
 
     def __init__(self, path, **options):

@@ -3,7 +3,7 @@
 A pod is ready two seconds after its start.
 """
 
-from devicelab import DeviceLab
+from dralab import SimulatedCluster
 from dralab.node.node_spec import NodeSpec
 from dralab.runtime.resources import NODES, PODS
 
@@ -50,7 +50,7 @@ def image_of(obj):
 
 def story(resource, spec, changes, brief, *, nodes=("n1",), seconds=0):
     """Return what `brief` says whenever it changes, with its second, five seconds after the last."""
-    lab = DeviceLab(nodes=nodes)
+    lab = SimulatedCluster(nodes=nodes)
     selector = {"matchLabels": {"app": "w"}}
     body = {"metadata": {"name": "d"}, "spec": {"selector": selector, **to("v1"), **spec}}
     lab.client.create(resource, body, "default")

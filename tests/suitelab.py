@@ -7,7 +7,7 @@ A container sees `user_KEY=VALUE` of the claim's parameters, `admin_KEY=VALUE` o
 import copy
 import re
 
-from devicelab import DeviceLab
+from dralab import SimulatedCluster
 from dralab.components.nodes import install
 from dralab.drivers.driver import ContainerEdits, DeviceHealth, Driver, PrepareError
 from dralab.drivers.hosted_plugin import HostedPlugin
@@ -70,7 +70,7 @@ class SuiteDriver(Driver):
         return list(self.healths.values())
 
 
-class SuiteLab(DeviceLab):
+class SuiteLab(SimulatedCluster):
     """A cluster with the driver on each node; `devices` is a number, or a list for each node."""
 
     def __init__(self, devices=1, *, nodes=1, drivers=1, counters=(), parameters=None, **options):

@@ -2,12 +2,12 @@
 
 import yaml
 
-from devicelab import create_all
 from dralab.cli._placing_server import Server
 from dralab.components.simulated import SimulatedCluster
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import PlacedPod
 from dralab.runtime.resources import EVOLUTION_CLAIMS, EVOLUTION_PODS
+from labs import create_all
 
 OBJECTS = """\
 apiVersion: resource.k8s.io/v1alpha2

@@ -2,7 +2,6 @@
 
 import pytest
 
-from devicelab import create_all
 from dralab.api.resource.features import DEFAULT_1_36
 from dralab.api.status import ApiError
 from dralab.cli._placing_server import Server
@@ -14,6 +13,7 @@ from dralab.prototypes.placement import PlacedPod
 from dralab.runtime.resources import DEVICE_CLAIMS, EVOLUTION_CLAIMS, EVOLUTION_PODS, PODS
 from generationpods import CLASSIC, EVOLUTION, K8SRM, TODAY
 from guardedlab import Guarded
+from labs import create_all
 
 
 def scheduled(cluster, generation):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from devicelab import DeviceLab, create_all
+from dralab import SimulatedCluster as LabCluster
 from dralab.api.resource.features import DEFAULT_1_36
 from dralab.api.status import ApiError
 from dralab.cli._placing_server import Server
@@ -19,6 +19,7 @@ from dralab.runtime.resources import (
     PODS,
     RESOURCE_QUOTAS,
 )
+from labs import create_all
 
 OBJECTS = """\
 apiVersion: devmgmtproto.k8s.io/v1alpha1
@@ -42,7 +43,7 @@ spec:
 
 @pytest.fixture
 def lab():
-    made = DeviceLab(profiles=("v1", "k8srm"))
+    made = LabCluster(nodes=["n1"], profiles=("v1", "k8srm"))
     equip(made.kubelets.nodes["n1"], DEFAULT_1_36)
     return made
 

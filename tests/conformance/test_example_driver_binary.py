@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import stockparts
-from devicelab import SHARED, create_all, gpus, of_gpu, variable
 from dralab.api.resource.features import with_gates
 from dralab.api.status import ApiError
 from dralab.cluster import Cluster, Options
@@ -23,6 +22,8 @@ from dralab.drivers.catalog import device_class
 from dralab.objects.pods import is_ready
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import CLAIMS, CLASSES, PODS, SLICES
+from exampledriver import SHARED, gpus, of_gpu, variable
+from labs import create_all
 from webhookserver import authority, server_pem
 
 HOOKS = Resource(

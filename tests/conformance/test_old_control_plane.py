@@ -9,11 +9,11 @@ import shutil
 import pytest
 import yaml
 
-from devicelab import create_all
 from dralab.components.profiles import kinds_of
 from dralab.drivers.fake.demo import children, parents
 from dralab.runtime.resources import ALLOCATION_STATES, CLASSIC_CLAIMS, NAMESPACES, PODS
 from fakelab import EXAMPLES
+from labs import create_all
 from processes import Processes
 
 pytestmark = pytest.mark.conformance

@@ -17,7 +17,6 @@ import yaml
 
 import exampledriver
 import stockparts
-from devicelab import SHARED, create_all
 from dralab.api.status import ApiError
 from dralab.cluster import Cluster
 from dralab.components.control_plane import CONTROLLERS, SCHEDULER, ControlPlane
@@ -37,6 +36,8 @@ from dralab.runtime.resources import (
     PODS,
     STATEFUL_SETS,
 )
+from exampledriver import SHARED
+from labs import create_all
 from processes import Processes
 from readydevices import ReadyDevices
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from devicelab import DeviceLab
+from dralab import SimulatedCluster
 from dralab.objects.conditions import conditions_of
 from dralab.runtime.resources import EVENTS, JOBS
 
@@ -32,7 +32,7 @@ def brief(job):
 
 def story(script, spec, changes, seconds):
     """Return what is told of a job whenever it changes, with seconds, and its events at the end."""
-    lab = DeviceLab()
+    lab = SimulatedCluster(nodes=["n1"])
     container = {"name": "m", "image": "x", "command": ["sh", "-c", script]}
     pods = {"restartPolicy": "Never", "containers": [container], "terminationGracePeriodSeconds": 1}
     template = {"spec": pods | spec.pop("pods", {})}

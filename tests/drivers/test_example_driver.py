@@ -7,13 +7,14 @@ from functools import partial
 
 import pytest
 
-from devicelab import SHARED, DeviceLab, gpus, of_gpu
+from dralab import SimulatedCluster
 from dralab.api.resource.features import with_gates
 from dralab.drivers.fake.cpu import FakeCpus
 from dralab.drivers.fake.gpu import FakeGpus
 from dralab.drivers.fake.nic import FakeNics
 from dralab.objects.pods import is_ready
 from dralab.runtime.resources import CLAIMS, DEPLOYMENTS, SLICES
+from exampledriver import SHARED, gpus, of_gpu
 from readydevices import ReadyDevices
 
 EXAMPLES = SHARED / "dra-example-driver" / "examples"
@@ -27,7 +28,7 @@ GPU = partial(FakeGpus, count=2)
 
 def demonstrated(name, *drivers, before=lambda lab: None, change=lambda text: text, **options):
     """Run a demonstration on one node until its pods are ready."""
-    lab = DeviceLab(*(drivers or (GPU,)), **options)
+    lab = SimulatedCluster(nodes=["n1"], drivers=drivers or [GPU], **options)
     before(lab)
     lab.create(change((EXAMPLES / name / f"{name}.yaml").read_text()))
     lab.wait(30)
@@ -182,7 +183,7 @@ def test_12_network_cards_are_shared_by_bandwidth():
 
 @pytest.mark.parametrize("partitions", [0, 4], ids=["13_whole", "15_partitioned"])
 def test_13_and_15_devices_that_many_may_have_say_in_which_steps(partitions):
-    lab = DeviceLab(partial(GPU, shared=True, partitions=partitions))
+    lab = SimulatedCluster(nodes=["n1"], drivers=[partial(GPU, shared=True, partitions=partitions)])
     devices = [
         device for obj in lab.client.list(SLICES).items for device in obj["spec"].get("devices", ())
     ]
@@ -259,7 +260,7 @@ def test_18_without_the_feature_cpus_of_a_device_are_none_of_the_node():
 
 
 def test_22_devices_name_their_binding_conditions():
-    lab = DeviceLab(partial(GPU, binding=True))
+    lab = SimulatedCluster(nodes=["n1"], drivers=[partial(GPU, binding=True)])
     devices = [d for obj in lab.client.list(SLICES).items for d in obj["spec"]["devices"]]
     assert devices
     assert all(device["bindingConditions"] for device in devices)
@@ -277,7 +278,7 @@ def test_23_a_pod_waits_for_its_device_to_be_ready():
 
 def test_23_without_the_controller_it_waits():
     name = "binding-conditions"
-    lab = DeviceLab(partial(GPU, binding=True))
+    lab = SimulatedCluster(nodes=["n1"], drivers=[partial(GPU, binding=True)])
     lab.create((EXAMPLES / name / f"{name}.yaml").read_text())
     lab.wait(30)
     assert lab.pods(name)["pod0"]["status"]["phase"] == "Pending"

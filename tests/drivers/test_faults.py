@@ -2,7 +2,7 @@
 
 import pytest
 
-from devicelab import DeviceLab
+from dralab import SimulatedCluster
 from dralab.drivers.driver import ContainerEdits, Driver
 from dralab.drivers.fake.gpu import FakeGpus
 from dralab.drivers.faults import CallFault, FaultyPlugin, parse
@@ -44,7 +44,7 @@ class FakeProcess:
 
 @pytest.fixture
 def lab():
-    lab = DeviceLab(lambda node: FakeGpus(node, count=1))
+    lab = SimulatedCluster(nodes=["n1"], drivers=[lambda node: FakeGpus(node, count=1)])
     (kubelet,) = lab.kubelets.nodes.values()
     plugin = kubelet.plugins.get("gpu.example.com")
     kubelet.plugins.deregister(plugin)
@@ -156,7 +156,7 @@ def test_slices_are_renewed_withdrawn_and_come_back(lab):
 
 
 def test_somebody_elses_change_of_a_slice_is_mended():
-    lab = DeviceLab(lambda node: FakeGpus(node, count=2))
+    lab = SimulatedCluster(nodes=["n1"], drivers=[lambda node: FakeGpus(node, count=2)])
     (held,) = lab.client.list(SLICES).items
     spec = {**held["spec"], "devices": held["spec"]["devices"][:1]}
     lab.client.update(SLICES, {**held, "spec": spec})
@@ -193,6 +193,6 @@ def test_a_driver_of_one_method_and_one_list_is_enough():
         def edits(self, claim, result):
             return ContainerEdits(env=(f"LAMP={result.device}",))
 
-    lab = DeviceLab(Lamps)
+    lab = SimulatedCluster(nodes=["n1"], drivers=[Lamps])
     lab.create(CLAIM)
     assert "export LAMP='lamp-0'\n" in lab.log("default", "p")

@@ -4,9 +4,9 @@ from itertools import islice
 import orjson
 import pytest
 
-from devicelab import SHARED
 from dralab.drivers.fake.demo import children, parents
 from dralab.drivers.go_random import draws, table, text_hash, uuids
+from exampledriver import SHARED
 
 VECTORS = SHARED / "fake-dra-driver" / "uuid-vectors.json"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from devicelab import DeviceLab
+from dralab import SimulatedCluster
 from dralab.contracts.plugin import ClaimRef
 from dralab.drivers.checkpoint import DriverFileCheckpoint
 from dralab.drivers.driver import ContainerEdits, Driver
@@ -24,7 +24,7 @@ class Room:
     """A driver on one node, and claims that somebody has allocated."""
 
     def __init__(self, path):
-        self.lab = DeviceLab(nodes=("n1",))
+        self.lab = SimulatedCluster(nodes=("n1",))
         self.client = self.lab.client
         [kubelet] = self.lab.kubelets.nodes.values()
         self.directory, self.path = kubelet.directory, path

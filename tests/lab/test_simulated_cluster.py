@@ -53,3 +53,14 @@ def test_the_same_calls_give_the_same_objects():
         return found.pods(), found.nodes()
 
     assert run() == run()
+
+
+def test_pods_are_created_read_and_deleted(cluster):
+    made = cluster.create(pod("p"))
+    assert [each["metadata"]["name"] for each in made] == ["p"]
+    assert cluster.pods("default")["p"]["status"]["phase"] == "Running"
+    assert cluster.log("default", "p") == cluster.log("default", "p", "c")
+    with pytest.raises(ApiError, match="already exists"):
+        cluster.create(pod("p"))
+    cluster.delete("default", "p")
+    assert cluster.pods("default") == {}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from devicelab import DeviceLab
+from dralab import SimulatedCluster
 from dralab.objects.host_ports import TakenPort, host_ports
 from dralab.runtime.resources import EVENTS, NODES, PODS
 from rollouts import tainted
@@ -23,7 +23,7 @@ def pod(name, *, cpu="", ports=(), labels=None, **spec):
 
 @pytest.fixture
 def lab():
-    made = DeviceLab()
+    made = SimulatedCluster(nodes=["n1"])
     node = made.client.get(NODES, "n1")
     for key in ("capacity", "allocatable"):
         node["status"][key] |= {"cpu": "2", "pods": "3"}
@@ -109,7 +109,7 @@ def test_what_a_pod_that_has_gone_or_ended_took_is_free(lab):
 
 
 def test_a_pod_that_does_not_tolerate_eviction_is_refused():
-    lab = DeviceLab(without=("controllers",))
+    lab = SimulatedCluster(nodes=["n1"], without=("controllers",))
     tainted("n1", "NoExecute")(lab)
     lab.create(pod("first"))
     status = lab.pods("default")["first"]["status"]

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from devicelab import DeviceLab
+from dralab import SimulatedCluster
 from dralab.node.container_runs import RunningContainer
 from dralab.node.containers import ContainerExit
 from dralab.node.termination import end
@@ -15,7 +15,7 @@ from dralab.runtime.resources import EVENTS, PODS
 
 @pytest.fixture
 def lab():
-    return DeviceLab()
+    return SimulatedCluster(nodes=["n1"])
 
 
 def container(name="main", script="sleep infinity", **more):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from devicelab import DeviceLab
+from dralab import SimulatedCluster
 from dralab.drivers.fake.gpu import FakeGpus
 from dralab.kernel.clock import SECOND
 from dralab.runtime.resources import CLAIM_TEMPLATES, EVENTS, PODS
@@ -25,7 +25,7 @@ POD = {
 
 @pytest.fixture
 def lab():
-    return DeviceLab(FakeGpus)
+    return SimulatedCluster(nodes=["n1"], drivers=[FakeGpus])
 
 
 def states(lab, seconds):

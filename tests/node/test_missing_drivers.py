@@ -2,7 +2,7 @@
 
 import pytest
 
-from devicelab import DeviceLab
+from dralab import SimulatedCluster
 from dralab.api.status import ApiError
 from dralab.drivers.fake.gpu import FakeGpus
 from dralab.kernel.clock import SECOND
@@ -12,7 +12,7 @@ from dralab.runtime.resources import SLICES
 
 @pytest.fixture
 def lab():
-    made = DeviceLab(FakeGpus)
+    made = SimulatedCluster(nodes=["n1"], drivers=[FakeGpus])
     assert made.client.list(SLICES).items
     # The driver itself does nothing about it.
     made.publisher.forget_driver(made.drivers[0])
@@ -62,7 +62,7 @@ def test_another_instance_that_is_connected_keeps_them(lab):
 
 
 def test_a_starting_node_deletes_its_slices_and_its_drivers_publish_theirs():
-    lab = DeviceLab(nodes=())
+    lab = SimulatedCluster(nodes=())
     pool = {"generation": 1, "resourceSliceCount": 1}
     for name, node in (("of-n1", "n1"), ("of-others", "n2")):
         spec = {"driver": "gone.example.com", "nodeName": node, "pool": {"name": node, **pool}}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from devicelab import DeviceLab
+from dralab import SimulatedCluster
 from dralab.node.simulated_runtime import SimulatedContainer
 from dralab.objects.conditions import condition_of
 from dralab.runtime.resources import EVENTS, PODS
@@ -45,7 +45,7 @@ def brief(pod):
 
 def story(spec, seconds, *, deleted=None):
     """Return what a pod's status says whenever it changes, and events, with their seconds."""
-    lab = DeviceLab()
+    lab = SimulatedCluster(nodes=["n1"])
     lab.client.create(
         PODS,
         {"metadata": {"name": "p"}, "spec": {"terminationGracePeriodSeconds": 1, **spec}},

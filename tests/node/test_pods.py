@@ -2,7 +2,7 @@
 
 import pytest
 
-from devicelab import DeviceLab
+from dralab import SimulatedCluster
 from dralab.drivers.fake.gpu import FakeGpus
 from dralab.node.checkpoint import CheckpointError, decode, encode
 from dralab.node.containers import ProgramNotFound
@@ -27,7 +27,7 @@ def shell(script):
 
 @pytest.fixture
 def lab():
-    return DeviceLab()
+    return SimulatedCluster(nodes=["n1"])
 
 
 def run(lab, body, seconds=0):
@@ -60,7 +60,7 @@ def test_a_node_offers_what_others_add_to_its_capacity(lab):
 
 
 def test_a_node_can_be_used_where_no_controller_is():
-    alone = DeviceLab(without=("controllers",))
+    alone = SimulatedCluster(nodes=["n1"], without=("controllers",))
     run(alone, pod(command=shell("sleep infinity")), 5)
     assert alone.pods("default")["p"]["status"]["phase"] == "Running"
 
@@ -320,7 +320,7 @@ def test_variables_come_from_fields_and_config_maps(lab):
 
 
 def test_a_driver_that_is_not_there_is_named_in_an_event():
-    lab = DeviceLab(lambda node: FakeGpus(node, count=1))
+    lab = SimulatedCluster(nodes=["n1"], drivers=[lambda node: FakeGpus(node, count=1)])
     (kubelet,) = lab.kubelets.nodes.values()
     plugin = kubelet.plugins.get("gpu.example.com")
     kubelet.plugins.deregister(plugin)
@@ -350,7 +350,7 @@ def test_a_driver_that_is_not_there_is_named_in_an_event():
 
 
 def test_slices_of_a_driver_that_stays_away_are_deleted_after_thirty_seconds():
-    lab = DeviceLab(lambda node: FakeGpus(node, count=1))
+    lab = SimulatedCluster(nodes=["n1"], drivers=[lambda node: FakeGpus(node, count=1)])
     (kubelet,) = lab.kubelets.nodes.values()
     lab.publisher.forget_driver(lab.drivers[0])
     plugin = kubelet.plugins.get("gpu.example.com")
@@ -408,7 +408,7 @@ def test_an_init_container_that_is_not_known_ends_so_that_the_pod_starts(lab):
 
 
 def test_a_node_has_storage_that_pods_request():
-    lab = DeviceLab()
+    lab = SimulatedCluster(nodes=["n1"])
     big = {"resources": {"requests": {"ephemeral-storage": "60Gi"}}}
     run(lab, pod("a", container=big))
     found = run(lab, pod("b", container=big))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from devicelab import DeviceLab
+from dralab import SimulatedCluster
 from dralab.contracts.cdi_cache import MemoryDirectory
 from dralab.contracts.plugin import PluginError
 from dralab.drivers.catalog import device_class
@@ -51,7 +51,7 @@ class Noting:
         return self.plugin.health()
 
 
-class RestartLab(DeviceLab):
+class RestartLab(SimulatedCluster):
     """A cluster whose node can be stopped and started, with its files as they were."""
 
     def __init__(self, path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from devicelab import DeviceLab
+from dralab import SimulatedCluster
 from dralab.node.resizing import differ, shortage, summary
 from dralab.objects.conditions import condition_of
 from dralab.runtime.resources import EVENTS, PODS
@@ -33,7 +33,7 @@ def body(name="p", *, cpu="100m", policy=(), sidecar=False, **spec):
 
 @pytest.fixture
 def lab():
-    return DeviceLab()
+    return SimulatedCluster(nodes=["n1"])
 
 
 def run(lab, pod):

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from devicelab import DeviceLab
+from dralab import SimulatedCluster
 from dralab.cli.main import main
 from dralab.contracts.plugin import PluginError
 from dralab.drivers.fake.gpu import FakeGpus
@@ -47,7 +47,7 @@ spec:
 
 @pytest.fixture
 def lab():
-    return DeviceLab(lambda node: FakeGpus(node, count=2))
+    return SimulatedCluster(nodes=["n1"], drivers=[lambda node: FakeGpus(node, count=2)])
 
 
 @pytest.fixture

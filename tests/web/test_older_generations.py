@@ -3,7 +3,6 @@
 import orjson
 import pytest
 
-from devicelab import create_all
 from dralab.cli import ui
 from dralab.cli._connection import NO_CLUSTER
 from dralab.cli._inventory import InventorySource
@@ -17,6 +16,7 @@ from dralab.web.desk import Desk
 from dralab.web.followed_source import FollowedSource
 from dralab.web.sources import FOLLOWED, ListedSource
 from generationpods import EVOLUTION, K8SRM
+from labs import create_all
 from web.test_desk import devices
 
 NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: node-0}\nstatus: {allocatable: {cpu: 4, memory: 8Gi, pods: 9}}\n"

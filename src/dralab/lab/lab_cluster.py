@@ -71,10 +71,29 @@ class LabCluster(SimulatedCluster):
         """
         return [self._apply(item) for each in documents for item in _items(each)]
 
+    def create(self, *documents: Documents, wait: float = 10) -> list[JsonDict]:
+        """Create the objects of files, YAML texts or mappings, and let `wait` seconds pass.
+
+        Returns them as they were stored at first. ApiError: a refusal, or one exists already.
+        """
+        made = []
+        for item in (item for each in documents for item in _items(each)):
+            resource = self._resource_of(item)
+            namespace = item["metadata"].get("namespace") or "default" * resource.namespaced
+            made.append(self.client.create(resource, item, namespace))
+        self.wait(wait)
+        return made
+
+    def delete(self, namespace: str, *pods: str, wait: float = 60) -> None:
+        """Delete pods, and let `wait` seconds pass, in which they end. ApiError."""
+        for pod in pods:
+            self.client.delete(PODS, pod, namespace)
+        self.wait(wait)
+
     def _apply(self, item: JsonDict) -> JsonDict:
         resource = self._resource_of(item)
         metadata = item["metadata"]
-        namespace = metadata.get("namespace") or ("default" if resource.namespaced else "")
+        namespace = metadata.get("namespace") or "default" * resource.namespaced
         return self.client.patch(
             resource,
             metadata["name"],
@@ -104,9 +123,14 @@ class LabCluster(SimulatedCluster):
         """Return the nodes by name."""
         return {item["metadata"]["name"]: item for item in self.client.list(NODES).items}
 
-    def log(self, namespace: str, pod: str, container: str) -> str:
-        """Return what a container wrote, nothing before it began. ApiError: no such pod."""
-        run = self.kubelets.find_container(self.client.get(PODS, pod, namespace), container)
+    def log(self, namespace: str, pod: str, container: str = "") -> str:
+        """Return what a container wrote, by default the pod's first; nothing before it began.
+
+        ApiError: no such pod.
+        """
+        found = self.client.get(PODS, pod, namespace)
+        named = container or found["spec"]["containers"][0]["name"]
+        run = self.kubelets.find_container(found, named)
         if run is None:
             return ""
         return "".join(f"{line}\n" for _, line in run.log.read()[0])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from devicelab import DeviceLab
+from dralab import SimulatedCluster
 from dralab.node.network.addresses import RangeError
 from dralab.node.network.sandbox import Sandbox, SandboxError
 from dralab.objects.metadata import uid_of
@@ -44,7 +44,7 @@ def network():
 
 @pytest.fixture
 def lab(network):
-    found = DeviceLab()
+    found = SimulatedCluster(nodes=["n1"])
     found.kubelets.nodes["n1"].join(network, None)
     found.wait(30)
     return found
@@ -78,7 +78,7 @@ def test_a_node_without_a_range_is_there_all_the_same(network, caplog):
         raise RangeError("there is no range left")
 
     network.pod_cidr = none_left
-    lab = DeviceLab()
+    lab = SimulatedCluster(nodes=["n1"])
     lab.kubelets.nodes["n1"].join(network, None)
     lab.wait(30)
     assert "podCIDR" not in lab.client.get(NODES, "n1")["spec"]
