@@ -2,8 +2,8 @@
 
     python tools/page_pictures.py [--size WxH] [--scheme dark] [--into FOLDER] [NAME ...]
 
-Needs Chromium and Playwright (`pip install --group browser`). The clusters are made here, the same
-each time: 40 nodes in racks with partitions, and 10,000 nodes of eight devices.
+Needs Chromium, Playwright and Pillow (`pip install --group browser pillow`). The clusters are made
+here, the same each time: 40 nodes in racks with partitions, and 10,000 nodes of eight devices.
 """
 
 import argparse
@@ -35,13 +35,18 @@ SWITCHES = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 SIZES = {
-    "large": {"width": 800, "height": 460},
+    "large": {"width": 560, "height": 320},
     "phone": {"width": 390, "height": 760},
+    "phone-waiting": {"width": 390, "height": 760},
+    "phone-report": {"width": 390, "height": 760},
+    "report": {"width": 1100, "height": 900},
     "time-cluster": {"width": 1100, "height": 900},
 }
 SIZE = {"width": 1100, "height": 640}
 DRIVER = "gpu.example.com"
 SINCE = "2026-11-02T08:00:00Z"
+# Pages have few colours: with so many a picture has a third of the bytes and looks the same.
+COLOURS = 96
 # The time of the pictures: four hours later.
 NOW = 1_793_620_800 * SECOND
 TEN_MINUTES = 600 * SECOND
@@ -332,6 +337,13 @@ def show_waiting(page: Any) -> None:
     page.get_by_role("heading", name="What would help").wait_for()
 
 
+def show_causes(page: Any) -> None:
+    """Open what waits, by cause."""
+    page.get_by_role("tab", name="Waiting").click()
+    page.get_by_role("heading", level=3).first.wait_for()
+    page.wait_for_timeout(300)
+
+
 def show_story(page: Any) -> None:
     """Open the way of a pod that runs to its devices."""
     show_fleet(page)
@@ -372,11 +384,28 @@ def show_time(page: Any) -> None:
 
 def day() -> tuple[PageAnswers, Show]:
     """Return the desk of an example's day."""
+    return example_day()[0], show_time
+
+
+def report() -> tuple[PageAnswers, Show]:
+    """Return the desk of an example's day, and what shows its report."""
+    desk, content = example_day()
+
+    def show(page: Any) -> None:
+        page.goto("about:blank")  # the page of `dralab ui` lets nobody write into it
+        page.set_content(content)
+        page.wait_for_timeout(500)
+
+    return desk, show
+
+
+def example_day() -> tuple[PageAnswers, str]:
+    """Simulate an example's day; return its desk and its report."""
     with tempfile.TemporaryDirectory() as parent:
-        folder = str(Path(parent) / "day")
-        command = ["simulate", "run", str(EXAMPLE), "--write", folder]
+        folder = Path(parent) / "day"
+        command = ["simulate", "run", str(EXAMPLE), "--write", str(folder)]
         subprocess.run([sys.executable, "-m", "dralab", *command], check=True, capture_output=True)
-        return RunDesk(Path(folder)), show_time
+        return RunDesk(folder), (folder / "report.html").read_text(encoding="utf-8")
 
 
 def two_nodes() -> tuple[PageAnswers, Show]:
@@ -433,6 +462,9 @@ PICTURES: dict[str, tuple[Callable[[], tuple[PageAnswers, Show]], str]] = {
     "time": (day, "light"),
     "time-cluster": (history, "light"),
     "phone": (lab(show_fleet), "light"),
+    "phone-waiting": (lab(show_causes), "dark"),
+    "phone-report": (report, "light"),
+    "report": (report, "light"),
     "large": (lab(show_fleet, 10_000, 0), "light"),
 }
 
@@ -445,6 +477,7 @@ def main() -> None:
     parser.add_argument("--scheme", default="")
     parser.add_argument("--into", type=Path, default=IMAGES)
     given = parser.parse_args()
+    from PIL import Image
     from playwright.sync_api import sync_playwright
 
     given.into.mkdir(parents=True, exist_ok=True)
@@ -470,6 +503,12 @@ def main() -> None:
                 show(page)
                 path = given.into / f"page-{name}.png"
                 page.screenshot(path=path)
+                few = (
+                    Image.open(path)
+                    .convert("RGB")
+                    .quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+                )
+                few.save(path, optimize=True)
                 print(f"{path}: {path.stat().st_size:,} bytes")
                 page.close()
         browser.close()
