@@ -1,7 +1,7 @@
 """Simulated weeks per real minute.
 
     python -m benchmarks.simulation                 all rows, each in a process of its own
-    python -m benchmarks.simulation openb swf       some: openb swf fleet cluster kube-scheduler
+    python -m benchmarks.simulation openb swf       some: openb swf easy fleet cluster
 
 `openb` and `swf` need the reference traces beside the project, `kube-scheduler` one in PATH or
 DRALAB_KUBE_SCHEDULER. Beside: the FGD authors' own simulator (10 minutes on 2 vCPU, their
@@ -57,6 +57,33 @@ def rows_swf() -> Iterator[Row]:
         took = time.perf_counter() - began
         simulated = float(outputs.summary(run)["makespan"])
         yield f"NASA iPSC, 18,239 jobs, {scheduler}", took, simulated / took, "real time"
+
+
+def rows_easy() -> Iterator[Row]:
+    """EASY where more jobs come than can run, and where they can: growth over the sizes."""
+    for load, sizes in ((1.3, (12_500, 25_000, 50_000, 100_000)), (0.7, (100_000, 1_000_000))):
+        for count in sizes:
+            # Powers of two up to 64 are 127 / 7 machines on the average, and run for an hour.
+            over = count * 127 / 7 * 3600 / (128 * load)
+            content = {
+                "fleet": {"hosts": 128},
+                "workload": {
+                    "generate": {
+                        "count": count,
+                        "arrivals": {"process": "poisson", "over": over},
+                        "duration": {"distribution": "exponential", "mean": 3600},
+                        "overestimate": {"least": 1, "most": 3},
+                        "jobs": [{"machines": {"distribution": "powers", "least": 1, "most": 64}}],
+                    }
+                },
+                "scheduler": "easy",
+                "seed": 1,
+            }
+            scenario = scenarios.load(Path("easy.yaml"), content=content)
+            began = time.process_time()
+            found = dispatch.begin(scenario).go()
+            took = time.process_time() - began
+            yield f"EASY, load {load}, {count:,} jobs", took, found.end / SECOND / took, "real time"
 
 
 def rows_fleet() -> Iterator[Row]:
@@ -149,6 +176,7 @@ def rows_kube_scheduler() -> Iterator[Row]:
 ROWS = {
     "openb": rows_openb,
     "swf": rows_swf,
+    "easy": rows_easy,
     "fleet": rows_fleet,
     "cluster": rows_cluster,
     "kube-scheduler": rows_kube_scheduler,

@@ -20,12 +20,15 @@ REASONS = "nodereasons"
 NEWEST = "kube-scheduler-1.37"
 # With the provider kwok: `go build -tags kwok`.
 AUTOSCALER = "cluster-autoscaler"
+# With the provider kwok: the package `kwok` of sigs.k8s.io/karpenter.
+KARPENTER = "karpenter-kwok"
 VARIABLES = {
     SCHEDULER: "DRALAB_KUBE_SCHEDULER",
     MANAGER: "DRALAB_KUBE_CONTROLLER_MANAGER",
     REASONS: "DRALAB_NODE_REASONS",
     NEWEST: "DRALAB_KUBE_SCHEDULER_1_37",
     AUTOSCALER: "DRALAB_CLUSTER_AUTOSCALER",
+    KARPENTER: "DRALAB_KARPENTER_KWOK",
 }
 PATIENCE = 60
 # What is off in 1.36 unless one asks: pods that are scheduled together, and their claims.

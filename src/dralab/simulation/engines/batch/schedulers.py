@@ -10,8 +10,9 @@ A job wider than the machines, or without walltime where a reservation needs one
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dralab.simulation.engines.batch.messages import (
@@ -23,6 +24,7 @@ from dralab.simulation.engines.batch.messages import (
     SimulationBegins,
     StartJob,
 )
+from dralab.simulation.engines.batch.waiting_jobs import NEVER, WaitingJobs
 from dralab.simulation.host_sets import all_machines, lowest
 from dralab.simulation.workloads.jobs import Job
 
@@ -107,6 +109,23 @@ class Availability:
         for index in range(first, last):
             self._free[index] &= ~placement.machines
 
+    def startable(self, widths: Iterable[int]) -> dict[int, int]:
+        """Return how long jobs of each width can run that start now; none where they cannot."""
+        begins, free = self._begins, self._free
+        left = sorted(widths)
+        found: dict[int, int] = {}
+        common = free[0]
+        for index in range(len(begins)):
+            common &= free[index]
+            count = common.bit_count()
+            while left and left[-1] > count:
+                width = left.pop()
+                if index:
+                    found[width] = begins[index] - begins[0]
+            if not left:
+                return found
+        return found | dict.fromkeys(left, NEVER - 1)
+
     def _split(self, when: int) -> int:
         """Return the index of the slice that begins at `when`, made where there is none."""
         index = bisect_left(self._begins, when)
@@ -134,7 +153,8 @@ class QueueingScheduler(ABC):
         self.width = 0
         self.free = 0
         self.unavailable = 0
-        self.queue: dict[str, Job] = {}
+        # Ordered, since a plain dict finds its first item slowly once many have been removed.
+        self.queue: OrderedDict[str, Job] = OrderedDict()
         self.decisions: list[Decision] = []
 
     def begin(self, beginning: SimulationBegins) -> None:
@@ -153,7 +173,7 @@ class QueueingScheduler(ABC):
             self.free |= ended.machines
             self.job_ended(ended.job, news.now)
         fresh = [job for job in news.submitted if self._accepts(job)]
-        self.queue |= {job.key: job for job in fresh}
+        self.queue.update((job.key, job) for job in fresh)
         self.act(news, fresh)
         return SchedulerReply(self.decisions)
 
@@ -261,7 +281,9 @@ class _Reserving(QueueingScheduler):
         """Release the rest of its reserved walltime."""
         placement = self.held.pop(job.key, None)
         if placement is not None:
-            self.plan.cancel(placement, now)
+            # Machines that broke meanwhile are not free.
+            usable = placement.machines & ~self.unavailable
+            self.plan.cancel(replace(placement, machines=usable), now)
 
     def renew(self, news: BatchEvents) -> bool:
         """Cut the plan at now; return whether machines changed, which voids reservations."""
@@ -297,44 +319,65 @@ class _Reserving(QueueingScheduler):
 
 
 class Easy(_Reserving):
-    """EASY back-filling with machines: only the head has a reservation."""
+    """EASY back-filling with machines: only the head of the queue has a reservation.
+
+    Without one, a job can start now if its width is free for its walltime; so `waiting` names the
+    next one that can, and nobody asks the others.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.head: str | None = None
+        self.waiting = WaitingJobs()
+
+    def start(self, job: Job, machines: int) -> None:
+        """Run a queued job now."""
+        super().start(job, machines)
+        self.waiting.remove(job)
 
     def act(self, news: BatchEvents, fresh: list[Job]) -> None:
         """Start heads; keep the reservation of the waiting one; back-fill the rest."""
+        for job in fresh:
+            self.waiting.add(job, min(_walltime(job), NEVER - 1))
         changed = self.renew(news)
-        before = self.head
-        if changed or before is None or before not in self.queue:
-            self._advance_head()
         if news.ended or changed:
             self._refill()
-        else:
-            for job in fresh:
-                if not self.usable:
-                    break
-                if job.key in self.queue and job.key != self.head:
-                    self._try(job)
-
-    def _advance_head(self) -> None:
-        for job in list(self.queue.values()):
-            if self.fits_ever(job) and self.place(job):
-                continue
-            self.head = job.key
             return
-        self.head = None
+        head = self._advance_head()
+        for job in fresh:
+            if not self.usable:
+                break
+            if job.key in self.queue and job is not head:
+                self._try(job)
+
+    def _head(self) -> Job | None:
+        """Return the first job of the queue."""
+        return next(iter(self.queue.values()), None)
+
+    def _advance_head(self) -> Job | None:
+        """Start jobs from the first on; return the first that has to wait, with a reservation."""
+        while (job := self._head()) is not None:
+            if job.key in self.reserved or not (self.fits_ever(job) and self.place(job)):
+                return job
+        return None
 
     def _refill(self) -> None:
-        for job in list(self.queue.values()):
-            if not self.usable:
+        """Start heads, and behind the one that waits each job that can start, in order."""
+        if not self.usable:
+            self._advance_head()
+            return
+        head = self._head()
+        if head is not None:
+            self.release_reservation(head)
+        if self._advance_head() is None:
+            return
+        widths = tuple(self.waiting.widths())
+        number = -1
+        while self.usable and (longest := self.plan.startable(widths)):
+            found = self.waiting.next_one(number, longest)
+            if found is None:
                 return
-            self.release_reservation(job)
-            if not self._try(job) and job.key == self.head and self.fits_ever(job):
-                self.place(job)
-            elif job.key == self.head and job.key not in self.queue:
-                self.head = next(iter(self.queue), None)
+            number, job = found
+            self._try(job)
 
     def _try(self, job: Job) -> bool:
         """Start a job if it can start now; otherwise leave the plan unchanged."""

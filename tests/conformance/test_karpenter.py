@@ -1,0 +1,263 @@
+"""The unmodified Karpenter, with its provider kwok, and ours ask for nodes of the same shapes.
+
+It runs beside a server of ours, whose scheduler marks the pods that fit nowhere. The test is the
+kubelet of the nodes that come: it reports them ready. The instance types of kwok's provider have no
+devices, so pods ask for CPU and memory here.
+"""
+
+import json
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pytest
+
+import stockparts
+from builders import pod, worker
+from dralab.api.status import ApiError
+from dralab.capacity.autoscaling.karpenter import disruptions, provision
+from dralab.capacity.autoscaling.pools import NodePool, add_node, homeless
+from dralab.cluster import Cluster, Options
+from dralab.components.control_plane import ControlPlane
+from dralab.runtime.client import Resource
+from dralab.runtime.resources import CRDS, NODES, PODS
+from dralab.scheduling.model import ClusterModel
+
+pytestmark = [pytest.mark.conformance, stockparts.needs(stockparts.KARPENTER)]
+
+# Kinds with the least schema that will do: what they default to is written out here.
+KINDS = (
+    ("karpenter.sh", "v1", "NodePool", "Cluster"),
+    ("karpenter.sh", "v1", "NodeClaim", "Cluster"),
+    ("karpenter.sh", "v1alpha1", "NodeOverlay", "Cluster"),
+    ("karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "Cluster"),
+    ("autoscaling.x-k8s.io", "v1beta1", "CapacityBuffer", "Namespaced"),
+)
+QUIET = 12
+PATIENCE = 240
+TYPE = "node.kubernetes.io/instance-type"
+# What kwok's provider keeps of each node.
+RESERVED = (100, 10)
+
+
+@dataclass
+class Case:
+    """Shapes as (cpu, memory in Mi, price), pods as (name, cpu in milli, memory in Mi); these go."""
+
+    shapes: dict
+    pods: list
+    going: tuple = ()
+    budget: str = "100%"
+
+
+SHAPES = {"s": (4, 8192, 1.0), "m": (8, 16384, 1.9), "l": (16, 32768, 3.7), "x": (32, 65536, 9.0)}
+CASES = {
+    "one pod": Case(SHAPES, [("p", 3000, 1024)]),
+    "packed onto the cheapest": Case(SHAPES, [(f"p{n}", 3500, 1000) for n in range(4)]),
+    "large and small": Case(
+        SHAPES, [("big", 14000, 2000), *((f"p{n}", 1000, 500) for n in range(9))]
+    ),
+    "memory decides": Case(SHAPES, [(f"p{n}", 500, 7000) for n in range(5)]),
+    "dear large ones": Case(
+        {"s": (4, 8192, 1.0), "x": (32, 65536, 12.0)}, [(f"p{n}", 3000, 512) for n in range(6)]
+    ),
+    "too large": Case(SHAPES, [("p", 64000, 1024), ("q", 2000, 512)]),
+    "empty nodes go": Case(
+        {"s": (4, 8192, 1.0)}, [(f"p{n}", 3500, 512) for n in range(4)], ("p1", "p2")
+    ),
+    "a cheaper one comes": Case(SHAPES, [("a", 9000, 512), ("b", 3000, 512)], ("a",)),
+}
+
+
+def pools_of(case):
+    found = {}
+    for name, (cpu, memory, price) in case.shapes.items():
+        milli, mega = RESERVED
+        node = worker(
+            name, cpu=f"{1000 * cpu - milli}m", memory=f"{memory - mega}Mi", labels={TYPE: name}
+        )
+        found[name] = NodePool(name=name, node=node, price=price)
+    return found
+
+
+def objects_of(case):
+    return [
+        pod(name, requests={"cpu": f"{cpu}m", "memory": f"{memory}Mi"},
+            terminationGracePeriodSeconds=0)
+        for name, cpu, memory in case.pods
+    ]  # fmt: skip
+
+
+def ours(case):
+    """How many nodes of each shape there are once all are asked for, and after pods have gone."""
+    pools = pools_of(case)
+    rooms = dict.fromkeys(pools.values(), 100)
+    model = ClusterModel(objects_of(case))
+    nodes = {}
+
+    def add(pool):
+        name = f"{pool.name}-{len(nodes)}"
+        nodes[name] = pool
+        add_node(model, pool, name)
+
+    for each in provision(model, rooms, homeless(model, model.waiting)):
+        add(each.pool)
+    homeless(model, model.waiting)
+    grown = Counter(pool.name for pool in nodes.values())
+    for uid in [uid for uid, each in model.running.items() if each.pod.key.name in case.going]:
+        model.take_away(uid)
+    there = dict(nodes)
+    while case.going and (
+        found := disruptions(model, there, rooms, allowed=len(there), only_empty=False)
+    ):
+        if found.replacement is not None:
+            add(found.replacement)
+            there = {name: pool for name, pool in nodes.items() if name not in found.nodes}
+            break
+        for name in found.nodes:
+            there.pop(name)
+            model.remove_node(name)
+    return dict(grown), dict(Counter(pool.name for pool in there.values()))
+
+
+class Nodes:
+    """The nodes of a cluster by shape; those that come are reported ready."""
+
+    def __init__(self, client):
+        self.client = client
+
+    def shapes(self):
+        found = Counter()
+        for node in self.client.list(NODES).items:
+            found[node["metadata"]["labels"][TYPE]] += 1
+            conditions = node["status"].get("conditions") or ()
+            if not any(each["type"] == "Ready" for each in conditions):
+                ready = {"type": "Ready", "status": "True", "reason": "Up", "message": "up"}
+                with suppress(ApiError):  # it has gone
+                    self.client.patch(
+                        NODES, node["metadata"]["name"], {"status": {"conditions": [ready]}},
+                        subresource="status",
+                    )  # fmt: skip
+        return dict(found)
+
+    def settled(self, seconds=QUIET):
+        """Return how many of each shape once it has been the same for a while."""
+        deadline, since, last = time.monotonic() + PATIENCE, time.monotonic(), {}
+        while time.monotonic() < deadline:
+            now = self.shapes()
+            if now != last:
+                since, last = time.monotonic(), now
+            if time.monotonic() - since > seconds:
+                return last
+            time.sleep(0.3)
+        raise AssertionError(f"the nodes have not come to rest: {last}")
+
+
+def crd(group, version, kind, scope):
+    plural = f"{kind.lower()}es" if kind.endswith("s") else f"{kind.lower()}s"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": scope,
+            "names": {
+                "kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower(),
+            },
+            "versions": [
+                {
+                    "name": version, "served": True, "storage": True,
+                    "schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}},
+                }
+            ],
+        },
+    }  # fmt: skip
+
+
+def only(key, value):
+    return {"key": key, "operator": "In", "values": [value]}
+
+
+def instance_types(case):
+    return [
+        {
+            "name": name, "architecture": "amd64", "operatingSystems": ["linux"],
+            "resources": {"cpu": str(cpu), "memory": f"{memory}Mi"},
+            "offerings": [
+                {
+                    "Price": price,
+                    "Requirements": [
+                        only("karpenter.sh/capacity-type", "on-demand"),
+                        only("topology.kubernetes.io/zone", "zone-a"),
+                    ],
+                }
+            ],
+        }
+        for name, (cpu, memory, price) in case.shapes.items()
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nodes_of_the_same_shapes_come_and_go(name, tmp_path):
+    case = CASES[name]
+    with Cluster(Options(), components=[ControlPlane()]) as cluster:
+        client, kubeconfig = cluster.client, tmp_path / "kubeconfig"
+        cluster.write_kubeconfig(kubeconfig)
+        for each in KINDS:
+            client.create(CRDS, crd(*each))
+        classes = Resource("karpenter.kwok.sh", "v1alpha1", "kwoknodeclasses", namespaced=False)
+        client.create(
+            classes,
+            {
+                "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass",
+                "metadata": {"name": "default"}, "spec": {"nodeRegistrationDelay": "0s"},
+            },
+        )  # fmt: skip
+        ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": ""}
+        ready["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+        client.patch(classes, "default", {"status": {"conditions": [ready]}}, subresource="status")
+        client.create(
+            Resource("karpenter.sh", "v1", "nodepools", namespaced=False),
+            {
+                "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+                "metadata": {"name": "default"},
+                "spec": {
+                    "disruption": {
+                        "consolidationPolicy": "WhenEmptyOrUnderutilized",
+                        "consolidateAfter": "0s", "budgets": [{"nodes": case.budget}],
+                    },
+                    "template": {
+                        "spec": {
+                            "expireAfter": "Never",
+                            # Otherwise a replacement would have to be a spot machine.
+                            "requirements": [only("karpenter.sh/capacity-type", "on-demand")],
+                            "nodeClassRef": {
+                                "group": "karpenter.kwok.sh", "kind": "KWOKNodeClass",
+                                "name": "default",
+                            },
+                        }
+                    },
+                },
+            },
+        )  # fmt: skip
+        types = tmp_path / "types.json"
+        types.write_text(json.dumps(instance_types(case)))
+        for each in objects_of(case):
+            client.create(PODS, each, "default")
+        nodes = Nodes(client)
+        with stockparts.running(
+            stockparts.KARPENTER, tmp_path, KUBECONFIG=str(kubeconfig), DISABLE_LEADER_ELECTION="true",
+            INSTANCE_TYPES_FILE_PATH=str(types), METRICS_PORT="0", HEALTH_PROBE_PORT="0",
+            SYSTEM_NAMESPACE="kube-system", LOG_LEVEL="debug",
+        ) as process:  # fmt: skip
+            grown = nodes.settled()
+            for each in case.going:
+                client.delete(PODS, each, "default")
+            shrunk = nodes.settled(5 * QUIET) if case.going else grown
+            assert process.poll() is None
+    expected = ours(case)
+    assert grown == expected[0]
+    assert not case.going or shrunk == expected[1]
