@@ -9,7 +9,7 @@ Sources: Go's encoding/json (texts), sigs.k8s.io/json (strict errors), the tags 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -45,6 +45,7 @@ from dralab.kernel.times import (
     from_rfc3339,
 )
 from dralab.values.quantity import QuantityError
+from dralab.values.records import dataclass
 from dralab.values.remembering import KnownValues, json_key, remembered
 
 MICRO_TIME: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"

@@ -5,11 +5,11 @@ Validation returns a list of `FieldError`; `invalid` turns it into the Status a 
 
 import json
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.api.status import ApiError, Cause
 from dralab.values.go_text import go_quoted
+from dralab.values.records import dataclass
 
 # Enough to read: an answer stays smaller than its request. Long lists are not looked at further.
 MAX_ERRORS: Final = 1_000

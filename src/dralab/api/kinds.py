@@ -6,12 +6,13 @@ Kinds that no code reasons about are data. The standard ones are read from `data
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final
 
 from dralab.api.releases import MIXED, newest, table, versions
 from dralab.values.api_versions import is_stable, preference
+from dralab.values.records import dataclass
 
 # What `MIXED` serves on request beside the versions that every server serves.
 MIXED_GROUPS: Final = frozenset({"resource.k8s.io", "scheduling.k8s.io"})

@@ -8,7 +8,6 @@ import binascii
 import re
 from base64 import b64decode
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from dralab.kernel.times import (
@@ -20,6 +19,7 @@ from dralab.kernel.times import (
     rfc3339_micro,
 )
 from dralab.values.quantity import QuantityError, canonical
+from dralab.values.records import dataclass
 
 Decode = Callable[[Any, "DecodingNotes"], Any]
 # What is in its final form already. The last days of a month, and the first year with Go's zero

@@ -4,9 +4,10 @@ Sources: k8s.io/apimachinery `api/errors` (reasons and texts), `util/validation/
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, NewType
+
+from dralab.values.records import dataclass
 
 Reason = NewType("Reason", str)
 

@@ -5,7 +5,6 @@ code reasons about override what they need. All methods are pure: no clock, no s
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from dralab.api.fields import FieldError
@@ -13,6 +12,7 @@ from dralab.api.rules import Ruleset
 from dralab.api.schemas import Schema
 from dralab.values import names
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,13 @@ import math
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import yaml
 
 from dralab.values.go_text import go_quoted
+from dralab.values.records import dataclass
 
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

@@ -1,6 +1,6 @@
 """Options on authentication and admission, by the names of kube-apiserver's flags."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -9,6 +9,7 @@ import click
 from dralab.cli._components import duration_of
 from dralab.cli._options import EXISTING, opt
 from dralab.cli.errors import refusing
+from dralab.values.records import dataclass
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network

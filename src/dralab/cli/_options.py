@@ -12,12 +12,14 @@ help shows. A parameter that is a data class of options gets one made of them.
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import NoneType
 from typing import Any, Final, TypeVar, get_args, get_origin
 
 import click
+
+from dralab.values.records import dataclass
 
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
 FOLDER: Final = click.Path(path_type=Path, file_okay=False)
@@ -115,7 +117,9 @@ def _made(parameters: Iterable[inspect.Parameter]) -> Iterator[Decorator]:
         if isinstance(each.default, DeclaredOption):
             yield each.default.make(each.name, each.annotation)
         elif _is_group(each.annotation):
-            yield from _made(inspect.signature(each.annotation).parameters.values())
+            for part in fields(each.annotation):
+                if isinstance(part.default, DeclaredOption):  # all of them are
+                    yield part.default.make(part.name, part.type)
 
 
 def _is_group(of: Any) -> bool:

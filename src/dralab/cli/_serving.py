@@ -2,7 +2,6 @@
 
 import ipaddress
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,6 +10,7 @@ import click
 
 from dralab.cli._options import EXISTING, opt
 from dralab.cli.errors import UnusableInput, refusing
+from dralab.values.records import dataclass
 
 if TYPE_CHECKING:
     from dralab.apiserver.access.audit.policy import AuditPolicy

@@ -4,13 +4,13 @@ Source: KEP-5004, kube-scheduler's DynamicResources plugin (`createRequestMappin
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from dralab.objects.metadata import key_of, owner_reference, spec_of
 from dralab.objects.pods import containers_of
 from dralab.objects.requests import base_units, requested
 from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.records import dataclass
 
 IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
 """What the implicit extended resource of a class begins with."""

@@ -5,10 +5,10 @@ Source: k8s.io/pod-security-admission `policy` as of 1.36; checks and their exac
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 Version = tuple[int, int]
 LATEST: Final[Version] = (1, 36)

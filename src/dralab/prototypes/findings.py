@@ -1,10 +1,10 @@
 """Findings of a reader of an older generation: how it read each field, and errors."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 State = Literal["valid", "legacy", "invalid"]
 

@@ -5,10 +5,10 @@ Grammar and meaning: k8s.io/apimachinery `labels` and k8s.io/component-helpers `
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.values import names
+from dralab.values.records import dataclass
 from dralab.values.remembering import remembered
 
 TOKEN: Final = re.compile(r"\s*(?:(?P<op>==|!=|[=!,()<>])|(?P<word>[^\s=!,()<>]+))\s*")

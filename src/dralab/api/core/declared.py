@@ -7,7 +7,7 @@ Which field of which type has which tags is data (`data/declared.json`, written 
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from dralab.api.resource.features import DEFAULT_1_36, WORKLOAD_PREEMPTION, Feat
 from dralab.api.strategy import Strategy
 from dralab.values import names
 from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.records import dataclass
 
 EMPTY: Final[Sequence[Any]] = (None, "", [])
 UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -7,13 +7,14 @@ held against their schemas in `schema_defaults`; expressions are left to the ser
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from dralab.api import fields, structural
 from dralab.api.core.schema_defaults import default_errors
 from dralab.api.core.schema_rule_forms import rule_form_errors
 from dralab.api.fields import FieldError
+from dralab.values.records import dataclass
 
 Schema = Mapping[str, Any]
 

@@ -7,7 +7,7 @@ decided once, before the work begins.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from dralab.api.status import ApiError
@@ -15,6 +15,7 @@ from dralab.apiserver.access.users import ADMIN, User
 from dralab.apiserver.long_work import LongWork, WaitedTooLong
 from dralab.apiserver.storage import Damaged, Key, Store, Stored
 from dralab.kernel.clock import SECOND, WallClock
+from dralab.values.records import dataclass
 
 LONGEST: Final = 34 * SECOND  # of a request (k8s.io/apiserver `endpoints/handlers`)
 

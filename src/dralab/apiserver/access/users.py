@@ -5,11 +5,12 @@ k8s.io/apiserver `authentication/user`, `authentication/serviceaccount`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final
 
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 MASTERS: Final = "system:masters"  # they may do everything, whatever the roles say
 AUTHENTICATED: Final = "system:authenticated"

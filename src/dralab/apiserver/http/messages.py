@@ -5,7 +5,7 @@ The application is a function on these; the transport handles sockets, TLS and f
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from dralab.apiserver.access.authorization.attributes import Attributes
@@ -13,6 +13,7 @@ from dralab.apiserver.access.users import User
 from dralab.apiserver.http.negotiation import Encoding
 from dralab.apiserver.storage.watching.interfaces import Spelling
 from dralab.apiserver.verbs.watches import Watching
+from dralab.values.records import dataclass
 
 if TYPE_CHECKING:
     from dralab.apiserver.access.audit.events import Record

@@ -5,11 +5,11 @@ client that asks for a form we do not have must not get another one under its na
 nobody knows mean nothing, as in k8s.io/apiserver `endpoints/handlers/negotiation`.
 """
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
+from dralab.values.records import dataclass
 from dralab.values.remembering import remembered
 
 Encoding = Literal["json", "yaml", "protobuf", "cbor"]

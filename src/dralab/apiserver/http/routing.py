@@ -1,12 +1,12 @@
 """Paths and queries of the API: which kind, which object, which subresource, which verb."""
 
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qs, unquote
 
 from dralab.api.kinds import Kind, Kinds
 from dralab.api.status import ApiError
 from dralab.apiserver.verbs.state.options import Query
+from dralab.values.records import dataclass
 from dralab.values.remembering import remembered
 
 NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})

@@ -4,11 +4,11 @@ Rules: k8s.io/apimachinery `util/managedfields`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from dralab.apiserver.managed_fields import paths
 from dralab.apiserver.managed_fields.paths import FieldSet
+from dralab.values.records import dataclass
 
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"

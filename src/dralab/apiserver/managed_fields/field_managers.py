@@ -8,7 +8,7 @@ Rules: sigs.k8s.io/structured-merge-diff `merge`, k8s.io/apimachinery `util/mana
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from dralab.api.schemas import Schema
@@ -27,6 +27,7 @@ from dralab.apiserver.managed_fields.field_set_cache import FieldSetCache, shape
 from dralab.apiserver.managed_fields.forms import Form, StepError
 from dralab.apiserver.managed_fields.paths import FieldSet
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 from dralab.values.remembering import json_key
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"

@@ -7,7 +7,7 @@ are not followed. Texts of errors are those of Go's client, which operators sear
 import ssl
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Final
 
@@ -15,6 +15,7 @@ from dralab.apiserver.outgoing.targets import Address, CallTarget, Overdue, Unre
 from dralab.kernel.clock import SECOND
 from dralab.kernel.http_answers import EndedError, LargeAnswerError, NotHttpError
 from dralab.kernel.http_client import HttpConnections, StreamedReply, UnansweredError, until
+from dralab.values.records import dataclass
 
 JSON: Final = "application/json"
 LARGEST: Final = 8 * 1024 * 1024  # bytes of an answer's body

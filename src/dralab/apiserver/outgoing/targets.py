@@ -16,12 +16,12 @@ import ipaddress
 import posixpath
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from dralab.apiserver.storage import Key, Stored
 from dralab.objects.metadata import labels_of, spec_of
+from dralab.values.records import dataclass
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = tuple[str, int]

@@ -2,13 +2,13 @@
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Final, NamedTuple
 
 import orjson
 
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 
 class Key(NamedTuple):

@@ -8,7 +8,7 @@ import binascii
 import json
 import string
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import orjson
@@ -25,6 +25,7 @@ from dralab.apiserver.verbs.state.selectors import Selection, selection
 from dralab.apiserver.verbs.watches import Watching
 from dralab.values.json_syntax import go_error
 from dralab.values.json_types import JsonObject
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

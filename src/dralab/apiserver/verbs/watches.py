@@ -1,11 +1,11 @@
 """The scope of a watch, and which events it gets for a change."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from dralab.apiserver.storage import Change, Stored
 from dralab.apiserver.storage.watching.interfaces import EventType
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 Filter = Callable[[Stored], bool]
 

@@ -6,7 +6,6 @@ then who owns which field, then the store. Source: k8s.io/apiserver `registry/re
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -46,6 +45,7 @@ from dralab.apiserver.verbs.state.context import (
     storage_key,
 )
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

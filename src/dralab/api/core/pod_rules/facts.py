@@ -6,10 +6,10 @@ reads another annotation, or a label, first has to make it a fact here.
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from dralab.values.json_types import JsonObject
+from dralab.values.records import dataclass
 from dralab.values.remembering import json_key
 
 MIRROR: Final = "kubernetes.io/config.mirror"

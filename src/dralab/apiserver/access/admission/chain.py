@@ -6,7 +6,7 @@ configure, come last in both (`dynamic`).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 import orjson
@@ -17,6 +17,7 @@ from dralab.apiserver.access.scope import RequestScope
 from dralab.apiserver.access.users import User
 from dralab.apiserver.storage import Stored
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 # The operations that a plugin is asked about, by collection.

@@ -5,7 +5,6 @@ and `admission/plugin/policy/matching`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.api.kinds import Kind, Kinds
@@ -14,6 +13,7 @@ from dralab.apiserver.access.admission.chain import Review
 from dralab.apiserver.storage import Key
 from dralab.objects.metadata import labels_of
 from dralab.values.labels import Selector, from_mapping
+from dralab.values.records import dataclass
 
 GROUP: Final = "admissionregistration.k8s.io"
 # Requests that no webhook or policy sees: one could lock every user out.

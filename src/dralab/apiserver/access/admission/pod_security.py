@@ -6,7 +6,7 @@ Source: k8s.io/pod-security-admission `admission`, `api`.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from dralab.api import fields
@@ -26,6 +26,7 @@ from dralab.objects.pod_security import (
     violations,
 )
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 PREFIX: Final = "pod-security.kubernetes.io/"
 MODES: Final = ("enforce", "audit", "warn")

@@ -12,7 +12,7 @@ import ipaddress
 import itertools
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import orjson
@@ -26,6 +26,7 @@ from dralab.kernel.clock import Clock
 from dralab.kernel.randomness import Randomness
 from dralab.kernel.times import rfc3339_micro
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 MOST_AGENT = 1024  # characters of a User-Agent
 SUCCESS = 400  # answers below it are no failures

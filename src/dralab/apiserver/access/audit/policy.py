@@ -4,7 +4,6 @@ Source: k8s.io/apiserver `pkg/audit/policy` (checker, reader), `pkg/apis/audit/v
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +12,7 @@ from dralab.api.yaml_documents import YamlError, single
 from dralab.apiserver.access.authorization.attributes import Attributes
 from dralab.apiserver.access.authorization.rules import url_covers
 from dralab.files.reading import read
+from dralab.values.records import dataclass
 
 STAGES: Final = ("RequestReceived", "ResponseStarted", "ResponseComplete", "Panic")
 VERSION: Final = "audit.k8s.io/v1"

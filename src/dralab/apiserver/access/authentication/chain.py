@@ -11,7 +11,7 @@ import base64
 import binascii
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol
 
 from dralab.api.status import ApiError
@@ -20,6 +20,7 @@ from dralab.apiserver.access.authentication.errors import Rejected
 from dralab.apiserver.access.authentication.front_proxies import FrontProxies
 from dralab.apiserver.access.authentication.heads import Head
 from dralab.apiserver.access.users import ADMIN, ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
+from dralab.values.records import dataclass
 from dralab.values.remembering import remembered
 
 logger = logging.getLogger(__name__)

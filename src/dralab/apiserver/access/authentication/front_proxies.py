@@ -4,13 +4,13 @@ Source: k8s.io/apiserver `authentication/request/headerrequest`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from urllib.parse import unquote
 
 from dralab.apiserver.access.authentication.certificates import ClientCertificates
 from dralab.apiserver.access.authentication.errors import Rejected
 from dralab.apiserver.access.authentication.heads import Head, values
 from dralab.apiserver.access.users import User
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ Source: k8s.io/apiserver `endpoints/filters/impersonation`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 from urllib.parse import unquote
 
@@ -33,6 +33,7 @@ from dralab.apiserver.access.users import (
 )
 from dralab.values.go_text import go_quoted
 from dralab.values.names import subdomain_problems
+from dralab.values.records import dataclass
 
 SOUGHT: Final = "\nimpersonate-"
 USER: Final = "impersonate-user"

@@ -6,7 +6,6 @@ Source: k8s.io/kubernetes `pkg/serviceaccount` (claims.go, jwt.go, openidmetadat
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dralab.apiserver.access.authentication import jwt
@@ -17,6 +16,7 @@ from dralab.apiserver.made_once import made_once
 from dralab.apiserver.storage import Key, Stored
 from dralab.kernel.clock import SECOND, Clock, from_rfc3339
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 if TYPE_CHECKING:
     from dralab.apiserver.access.authentication.jwt import PrivateKey

@@ -2,7 +2,6 @@
 
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -22,6 +21,7 @@ from dralab.apiserver.access.authentication.tokens import TokenTable, read_token
 from dralab.apiserver.access.users import ADMIN
 from dralab.files.reading import read_own
 from dralab.kernel.clock import SECOND, Clock
+from dralab.values.records import dataclass
 
 if TYPE_CHECKING:
     from dralab.apiserver.access.authentication.jwt import PrivateKey

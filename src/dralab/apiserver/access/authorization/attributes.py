@@ -5,12 +5,12 @@ Source: k8s.io/apiserver `authorization/authorizer`, `endpoints/handlers/respons
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from dralab.api.status import ApiError
 from dralab.apiserver.access.users import User
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 Verdict = Literal["allow", "deny", "no opinion"]
 

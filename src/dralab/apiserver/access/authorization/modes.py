@@ -5,7 +5,6 @@ k8s.io/kubernetes `pkg/kubeapiserver/authorizer`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from dralab.apiserver.access.admission.chain import Admission
@@ -26,6 +25,7 @@ from dralab.apiserver.access.authorization.signers import CertificateApproval, C
 from dralab.apiserver.access.users import User
 from dralab.apiserver.storage import Store
 from dralab.apiserver.storage.store import follow
+from dralab.values.records import dataclass
 
 MODES: Final = ("AlwaysAllow", "AlwaysDeny", "Node", "RBAC")
 

@@ -7,7 +7,7 @@ Source: k8s.io/kubernetes `plugin/pkg/auth/authorizer/rbac`, `pkg/registry/rbac/
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from dralab.apiserver.access.authorization.attributes import (
 from dralab.apiserver.access.authorization.rules import PolicyRule, read_rules
 from dralab.apiserver.access.users import User, service_account_name
 from dralab.apiserver.storage import Key
+from dralab.values.records import dataclass
 
 GROUP: Final = "rbac.authorization.k8s.io"
 ROLES, CLUSTER_ROLES = f"{GROUP}/roles", f"{GROUP}/clusterroles"

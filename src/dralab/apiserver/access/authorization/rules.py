@@ -4,10 +4,10 @@ Source: k8s.io/kubernetes `pkg/apis/rbac/v1` (evaluation helpers).
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 ALL = "*"
 

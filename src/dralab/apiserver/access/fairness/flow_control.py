@@ -6,7 +6,7 @@ Source: k8s.io/apiserver `pkg/util/flowcontrol` (rule, apf_controller),
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeVar
 
 from dralab.apiserver.access.authorization.attributes import Attributes
@@ -14,6 +14,7 @@ from dralab.apiserver.access.authorization.rules import ALL, url_covers
 from dralab.apiserver.access.fairness.queues import PriorityLevel
 from dralab.apiserver.access.users import SERVICE_ACCOUNT_PREFIX, User
 from dralab.apiserver.storage import Key
+from dralab.values.records import dataclass
 
 SCHEMAS: Final = "flowcontrol.apiserver.k8s.io/flowschemas"
 LEVELS: Final = "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations"

@@ -9,11 +9,12 @@ turns as well: upstream does not tell them apart.
 
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush, heapreplace
 from typing import Final, Generic, TypeVar
 
 from dralab.apiserver.cpu_use import CpuUse
+from dralab.values.records import dataclass
 
 Item = TypeVar("Item")
 

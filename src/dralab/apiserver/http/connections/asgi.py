@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import thread_time
 from typing import Final, Protocol
 
@@ -55,6 +55,7 @@ from dralab.apiserver.http.messages import (
 from dralab.apiserver.http.trying import refusal, write_failure
 from dralab.apiserver.storage import Compacted, StorageUnavailable, Store, Unstorable
 from dralab.apiserver.storage.watching import Hub, Subscription, TooManyWatchers
+from dralab.values.records import dataclass
 
 logger = logging.getLogger(__name__)
 

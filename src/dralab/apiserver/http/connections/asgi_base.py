@@ -9,7 +9,6 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Protocol
@@ -55,6 +54,7 @@ from dralab.apiserver.http.messages import (
     WatchError,
     program_of,
 )
+from dralab.values.records import dataclass
 
 logger = logging.getLogger(__name__)
 

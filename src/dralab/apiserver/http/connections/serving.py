@@ -15,7 +15,6 @@ import ssl
 import sys
 import weakref
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
@@ -41,6 +40,7 @@ from dralab.apiserver.http.connections.uvicorn_answers import (
     take_whole,
 )
 from dralab.apiserver.http.messages import LARGEST_MESSAGE
+from dralab.values.records import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -5,13 +5,13 @@ turns: `fairness` says how. What answers a batch is left to `asgi`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from dralab.apiserver.access.fairness.flow_control import Flow
 from dralab.apiserver.access.fairness.queues import FairQueue, QueueFull
 from dralab.apiserver.cpu_use import CpuUse
 from dralab.apiserver.http.messages import HttpRequest, program_of
+from dralab.values.records import dataclass
 
 Answered = TypeVar("Answered")
 Asked = tuple[HttpRequest, Answered]

@@ -1,6 +1,5 @@
 """Request bodies: JSON, YAML and protobuf to plain mappings, with a server's error messages."""
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -16,6 +15,7 @@ from dralab.values.json_syntax import (
     has_more_values,
     may_have_duplicates,
 )
+from dralab.values.records import dataclass
 
 MAX_BODY: Final = 3 * 1024 * 1024
 SHOWN: Final = 30

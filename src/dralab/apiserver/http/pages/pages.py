@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import orjson
@@ -24,6 +24,7 @@ from dralab.apiserver.verbs.aggregation import discovery
 from dralab.apiserver.verbs.aggregation.services import RemoteVersions
 from dralab.apiserver.verbs.server import Resources
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 if TYPE_CHECKING:
     from dralab.apiserver.http.pages.openapi_pages import OpenApiPages

@@ -11,7 +11,7 @@ import base64
 import binascii
 import ipaddress
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote, urlencode
 
@@ -25,6 +25,7 @@ from dralab.apiserver.verbs.server import Resources
 from dralab.apiserver.verbs.state.options import Query
 from dralab.apiserver.verbs.subresources.log_options import check_log_options
 from dralab.objects.metadata import status_of
+from dralab.values.records import dataclass
 
 if TYPE_CHECKING:
     from dralab.apiserver.http.proxying.relay import KubeletEndpoint, Relay

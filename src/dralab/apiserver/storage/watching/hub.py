@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final, TypeVar
 
@@ -13,6 +12,7 @@ from dralab.apiserver.storage.watching.groups import Groups, pieces_of
 from dralab.apiserver.storage.watching.interfaces import Spelling, WatchScope
 from dralab.apiserver.storage.watching.subscription import Piece, Subscription
 from dralab.kernel.clock import SECOND, Clock
+from dralab.values.records import dataclass
 
 Item = TypeVar("Item")
 

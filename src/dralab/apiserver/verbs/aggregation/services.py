@@ -7,7 +7,7 @@ Source of conditions and words: k8s.io/kube-aggregator
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +28,7 @@ from dralab.apiserver.verbs import writing
 from dralab.apiserver.verbs.state.context import Context
 from dralab.kernel.clock import SECOND, WallClock
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 if TYPE_CHECKING:
     from dralab.apiserver.outgoing.client import CallClient

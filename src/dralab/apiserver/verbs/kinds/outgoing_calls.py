@@ -1,11 +1,11 @@
 """The server's own calls: of webhooks, conversions and aggregated API servers."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dralab.apiserver.made_once import made_once
 from dralab.apiserver.storage import Key, Stored
+from dralab.values.records import dataclass
 
 if TYPE_CHECKING:
     from dralab.apiserver.outgoing.client import CallClient

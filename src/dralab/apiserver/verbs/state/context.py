@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NoReturn
 
 from dralab.api.kinds import Kind, Kinds
@@ -31,6 +31,7 @@ from dralab.kernel.clock import SECOND, Clock, rfc3339
 from dralab.kernel.randomness import Randomness
 from dralab.objects.metadata import labels_of
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 MODIFIED: Final = (
     "the object has been modified; please apply your changes to the latest version and try again"

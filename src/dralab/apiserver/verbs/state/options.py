@@ -6,7 +6,7 @@ Sources: k8s.io/apimachinery `meta/v1` validation, `meta/internalversion/validat
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
 from dralab.api import fields
@@ -16,6 +16,7 @@ from dralab.api.scalar_decoding import DecodingError, EmptyField
 from dralab.api.status import ApiError
 from dralab.apiserver.verbs.state.selectors import check_syntax
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 Query = Mapping[str, Sequence[str]]
 FieldValidation = Literal["", "Ignore", "Warn", "Strict"]

@@ -6,7 +6,6 @@ Sources: k8s.io/apimachinery `fields`, and the registry strategies for the field
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.api.kinds import Kind
@@ -15,6 +14,7 @@ from dralab.apiserver.storage import Stored
 from dralab.objects.metadata import status_of
 from dralab.values import labels
 from dralab.values.json_types import JsonObject
+from dralab.values.records import dataclass
 from dralab.values.remembering import remembered
 
 Getter = Callable[[JsonObject], str]

@@ -5,7 +5,6 @@ does not have, as decoding does upstream. Custom objects are as their definition
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from dralab.api.core.definitions import HUB as DEFINITIONS
@@ -13,6 +12,7 @@ from dralab.api.kinds import Kind
 from dralab.apiserver.storage import Key, Stored
 from dralab.apiserver.verbs.server import Resources
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ import ipaddress
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from dralab.apiserver.verbs.state.context import key_of
 from dralab.kernel.clock import SECOND
 from dralab.kernel.times import rfc3339, rfc3339_micro
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 MANAGER: Final = "kube-apiserver"
 NAME: Final = "kubernetes"
