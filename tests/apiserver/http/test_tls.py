@@ -1,4 +1,6 @@
+import socket
 import ssl
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,9 @@ from dralab.apiserver.access.authentication.settings import AuthenticationFlags
 from dralab.apiserver.http.connections.serving import Certificate, ServingError
 from dralab.apiserver.http.connections.tls import certificate, front_proxy, token
 from dralab.apiserver.own_address import with_front_proxy
+from dralab.cluster import Cluster, Options
 from dralab.kernel.clock import WallClock
+from waiting import until
 
 # The machine's TLS library looks at the machine's clock.
 NOW = WallClock().now()
@@ -121,3 +125,26 @@ def test_the_operators_own_front_proxy_counts(tmp_path: Path) -> None:
     assert with_front_proxy(AuthenticationFlags(), outgoing, unasked) == (
         AuthenticationFlags(), outgoing,
     )  # fmt: skip
+
+
+def test_a_connection_that_says_nothing_takes_little_memory():
+    """Anybody may open thousands of them: asyncio has a buffer of 256 KiB for each."""
+    with Cluster(Options(tls=True)) as cluster:
+        place = ("127.0.0.1", int(cluster.url.rpartition(":")[2]))
+
+        def connected(count):
+            known = len(cluster._http.listener.newcomers)
+            found = [socket.create_connection(place) for _ in range(count)]
+            until(lambda: len(cluster._http.listener.newcomers) == known + count)
+            return found
+
+        first = connected(1)
+        tracemalloc.start()
+        try:
+            more = connected(40)
+            held = tracemalloc.get_traced_memory()[0] / 40
+        finally:
+            tracemalloc.stop()
+        for each in (*first, *more):
+            each.close()
+    assert held < 64 * 1024

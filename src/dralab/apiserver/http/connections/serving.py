@@ -14,6 +14,7 @@ import socket
 import ssl
 import sys
 import weakref
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Generator, Sequence
 from functools import partial
 from pathlib import Path
@@ -49,6 +50,7 @@ CLIENT_ERRORS: Final = logging.getLogger(f"{__name__}.clients")
 CLIENT_ERRORS.setLevel(logging.ERROR)
 
 UNSENT: Final = 16 * 1024  # bytes; asyncio's 64 KiB are 640 MB for 10,000 watchers
+TLS_BUFFER: Final = 32 * 1024  # bytes; two records, and asyncio's 256 KiB are held from the start
 HEAD: Final = 64 * 1024  # bytes of request line and headers
 HEAD_TIME: Final = 30.0  # seconds for a head to arrive
 IDLE: Final = 120.0  # seconds that a connection without a request is kept
@@ -145,6 +147,8 @@ class HttpServer:
         self._others = list(others)
         config = _config(edge, certificate)
         config.load()
+        # Of each connection, even one that never says a word: thousands would take the memory.
+        SSLProtocol.max_size = min(SSLProtocol.max_size, TLS_BUFFER)
         if config.ssl is not None and client_authorities:
             config.ssl.load_verify_locations(cadata=b"".join(client_authorities))
             config.ssl.verify_mode = ssl.CERT_OPTIONAL
