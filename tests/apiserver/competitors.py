@@ -29,6 +29,7 @@ QUOTA = 3
 GUARDED = 4  # pods of a budget that allows one disruption
 COUNTER, SHARED = f"{SPACE}/configmaps/counter", f"{SPACE}/configmaps/shared"
 POD = {"spec": {"containers": [{"name": "c", "image": "x"}]}}
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
 ON_MAPS = {**RULE, "resources": ["configmaps"], "operations": ["CREATE"]}
 MODES = ["Node", "RBAC"]
@@ -106,12 +107,12 @@ class Client:
             except (NotWritten, StorageUnavailable):
                 continue
 
-    def ask(self, method, path, body=None, media="application/json", user=None):
-        status, self.headers, content = self.send(method, path, body, media, user)
+    def ask(self, method, path, body=None, media="application/json", user=None, accept=""):
+        status, self.headers, content = self.send(method, path, body, media, user, accept)
         self.statuses.append((method, path, status))
         if status == 503:
             raise NotWritten
-        return status, json.loads(content)
+        return status, content if accept else json.loads(content)
 
     def expect(self, expected, *asked, **more):
         status, found = self.ask(*asked, **more)
@@ -282,6 +283,32 @@ class Client:
         if self.chance.random() < 0.5:
             self.expect(200, "DELETE", f"{CRDS}/{name}s.x.io")
 
+    def versions(self, name):
+        """A version of a definition is served from its write on, and until it goes."""
+        schema = {"openAPIV3Schema": {"type": "object"}}
+        first = {"name": "v1", "served": True, "storage": True, "schema": schema}
+        names = {"plural": f"{name}s", "kind": name.title()}
+        spec = {"group": "x.io", "scope": "Cluster", "names": names, "versions": [first]}
+        place, second = f"{CRDS}/{name}s.x.io", f"/apis/x.io/v2/{name}s"
+        self.expect(201, "POST", CRDS, named(f"{name}s.x.io", spec=spec))
+        more = [first, {**first, "name": "v2", "storage": False}]
+        self.expect(200, "PATCH", place, {"spec": {"versions": more}}, media=MERGE)
+        own = {"apiVersion": "x.io/v2", "kind": name.title(), **named("a")}
+        self.expect(201, "POST", second, own)
+        self.expect(200, "PATCH", place, {"spec": {"versions": [first]}}, media=MERGE)
+        assert self.send("GET", second, None, "", None, "")[0] == 404
+        self.expect(200, "GET", f"/apis/x.io/v1/{name}s/a")
+
+    def protobuf(self, name):
+        """What was written is what is read in every form, though some are kept."""
+        self.expect(201, "POST", f"{FREE}/configmaps", named(name, data={"n": f"first-{name}"}))
+        for now, before in ((f"first-{name}", "none"), (f"second-{name}", f"first-{name}")):
+            patch = {"data": {"n": now}}
+            self.expect(200, "PATCH", f"{FREE}/configmaps/{name}", patch, media=MERGE)
+            found = self.expect(200, "GET", f"{FREE}/configmaps/{name}", accept=PROTOBUF)
+            assert now.encode() in found
+            assert before.encode() not in found
+
     def event(self, name):
         involved = {"kind": "ConfigMap", "namespace": "default", "name": name}
         self.ask("POST", f"{SPACE}/events", named(name, involvedObject=involved))
@@ -347,7 +374,7 @@ STEPS = [
     Client.pod, Client.pod, Client.pod_that_goes, Client.service, Client.eviction, Client.count,
     Client.count, Client.count_inside, Client.applied, Client.merged, Client.policy,
     Client.mutating_policy, Client.webhook, Client.role, Client.node, Client.flow,
-    Client.definition, Client.event, Client.finalized, Client.collection, Client.namespace,
+    Client.definition, Client.versions, Client.protobuf, Client.event, Client.finalized, Client.collection, Client.namespace,
     Client.pages, Client.watch, Client.turn,
 ]  # fmt: skip
 

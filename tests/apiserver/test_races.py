@@ -52,8 +52,9 @@ class Sender:
         self.chance = chance
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
 
-    def __call__(self, method, path, body, media, user):
+    def __call__(self, method, path, body, media, user, accept):
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": media}
+        headers |= {"Accept": accept} if accept else {}
         if user is not None:
             headers["Impersonate-User"] = user.name
             if user.groups:
