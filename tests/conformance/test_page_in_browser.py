@@ -449,11 +449,15 @@ def test_what_changed_while_one_looked_is_listed_and_the_view_stays(browser):
         region = page.get_by_role("region", name="What changed since this page was opened")
         region.get_by_role("button", name="pod default/three waits").wait_for()
         assert sorted(region.get_by_role("button").all_inner_texts()) == [
-            "claim default/has has 1 device on node n1",
+            "claim default/has has 1 device on n1",
             "node n2 is cordoned",
             "pod default/three waits",
         ]
         assert page.evaluate("window.emptied") == []
+        page.set_viewport_size({"width": 390, "height": 844})
+        box = region.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
         region.get_by_role("button", name="pod default/three waits").click()
         page.get_by_role("heading", name="pod default/three").wait_for()
         assert page.locator("summary").filter(has_text="Changes").inner_text() == "Changes"

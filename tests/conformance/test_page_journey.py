@@ -110,7 +110,7 @@ def test_a_pod_that_waits_runs_after_the_remedy_of_the_page(browser, cluster, sh
         texts = region.get_by_role("button").all_inner_texts()
         assert "pod default/train waits" in texts
         assert any(
-            re.match(r"pod default/train has \d+ devices on node node-\d", each) for each in texts
+            re.match(r"pod default/train has \d+ devices on node-\d", each) for each in texts
         )
         page.keyboard.press("Escape")
         page.goto(page.url.partition("#")[0] + "#/waiting")
@@ -135,7 +135,7 @@ def test_a_node_that_is_missing_is_tried_on_the_page_and_uncordoned_with_kubectl
         page.locator("summary").filter(has_text="Changes").click()
         region = page.get_by_role("region", name="What changed since this page was opened")
         region.get_by_role("button", name="node node-1 is schedulable").wait_for()
-        region.get_by_role("button", name="pod default/serve has 1 device on node node-1").click()
+        region.get_by_role("button", name="pod default/serve has 1 device on node-1").click()
         page.get_by_role("heading", name="pod default/serve").wait_for()
 
 

@@ -33,7 +33,7 @@ export function changesOfFleet(before: Fleet, after: Fleet): Change[] {
   const [held, holds] = [before.devicesByHolder, after.devicesByHolder];
   for (const [holder, devices] of holds) {
     if (held.has(holder)) continue;
-    add(namedOf(holder), `${holder} has ${several(devices)} on node ${after.nodeName(after.nodeOf[devices[0]!]!)}`);
+    add(namedOf(holder), `${holder} has ${several(devices)} on ${after.nodeName(after.nodeOf[devices[0]!]!)}`);
   }
   for (const [holder, devices] of held) if (!holds.has(holder)) add(namedOf(holder), `${holder} released ${several(devices)}`);
   return found;

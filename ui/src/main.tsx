@@ -144,10 +144,10 @@ function useChanges(fleet: Fleet | null, waiting: Waiting | null): readonly Chan
   return useMemo(() => {
     const last = known.current;
     const news = [
-      ...(fleet && last.fleet && fleet !== last.fleet ? changesOfFleet(last.fleet, fleet) : []),
       ...(fleet && waiting && last.waiting && waiting !== last.waiting ? changesOfWaiting(last.waiting, waiting, fleet) : []),
+      ...(fleet && last.fleet && fleet !== last.fleet ? changesOfFleet(last.fleet, fleet) : []),
     ];
-    known.current = { fleet, waiting, found: news.length ? [...news.reverse(), ...last.found].slice(0, MOST_CHANGES) : last.found };
+    known.current = { fleet, waiting, found: news.length ? [...news, ...last.found].slice(0, MOST_CHANGES) : last.found };
     return known.current.found;
   }, [fleet, waiting]);
 }
@@ -165,7 +165,7 @@ function News({ changes, onOpen }: { changes: readonly Change[]; onOpen: (what: 
       class="news" open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}
       onKeyDown={(event) => event.key === "Escape" && setOpen(false)}
     >
-      <summary>Changes{fresh !== 0 && !isOpen && <span class="badge">{fresh < 0 ? changes.length : fresh}</span>}</summary>
+      <summary>Changes{fresh !== 0 && !isOpen && <span class="badge">{fresh < 0 || fresh >= MOST_CHANGES ? `${MOST_CHANGES}+` : fresh}</span>}</summary>
       <div tabIndex={0} role="region" aria-label="What changed since this page was opened">
         {changes.length
           ? (

@@ -68,9 +68,11 @@ export function HistoryView({ history, fleet, version, onNode }: { history: Hist
   );
   return (
     <section class="what-if" aria-label="Time">
-      <section class="fleet above" aria-label="The fleet at that time">
-        <Map fleet={fleet} scene={scene} label="The fleet at the chosen time." onChoose={(node) => node >= 0 && onNode(fleet.nodeName(node))} />
-      </section>
+      {!!fleet.nodes.length && (
+        <section class="fleet above" aria-label="The fleet at that time">
+          <Map fleet={fleet} scene={scene} label="The fleet at the chosen time." onChoose={(node) => node >= 0 && onNode(fleet.nodeName(node))} />
+        </section>
+      )}
       <div class="page time">
         <h2 class="unseen">Time</h2>
         <p class="quiet">What this window has seen since {daytime(timeline.begin)}; nothing is kept when you close it.</p>
