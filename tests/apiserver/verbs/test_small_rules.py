@@ -19,7 +19,6 @@ from dralab.apiserver.verbs.kinds.custom_rules import (
 from dralab.apiserver.verbs.state.options import WriteOptions
 from dralab.apiserver.verbs.state.selectors import selection
 from dralab.apiserver.verbs.subresources.scaling import selector_text
-from dralab.apiserver.verbs.subresources.subresources import with_condition
 from dralab.kernel.randomness import Randomness
 from dralab.runtime import local
 
@@ -79,19 +78,6 @@ def test_fields_that_are_missing_count_as_their_zero(group, plural, selector, pa
 )
 def test_a_selector_is_written_as_a_query_has_it(selector, text):
     assert selector_text(selector) == text
-
-
-def test_a_condition_takes_the_place_of_its_type_and_keeps_the_time_of_its_status():
-    old = [
-        {"type": "A", "status": "True", "lastTransitionTime": "1"},
-        {"type": "B", "status": "True", "lastTransitionTime": "2"},
-    ]
-    same = {"type": "A", "status": "True", "lastTransitionTime": "9", "reason": "new"}
-    assert with_condition(old, same) == [old[1], {**same, "lastTransitionTime": "1"}]
-    other = {"type": "A", "status": "False", "lastTransitionTime": "9"}
-    assert with_condition(old, other) == [old[1], other]
-    third = {"type": "C", "status": "True", "lastTransitionTime": "9"}
-    assert with_condition(old, third) == [*old, third]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,12 @@
-"""Pages that are not resources: version, health, and discovery."""
+"""Pages that are not resources: version, health, discovery, `/statusz` and `/flagz`.
+
+Source of the last: k8s.io/component-base `zpages`. Upstream takes another delimiter each time, so
+that no program relies on it; here it is always the same.
+"""
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -15,7 +20,6 @@ from dralab.apiserver.http import negotiation, routing
 from dralab.apiserver.http.discovery import documents
 from dralab.apiserver.http.encodings.encoding import as_yaml
 from dralab.apiserver.http.messages import HttpRequest, HttpResponse
-from dralab.apiserver.http.pages.component_pages import ComponentPages
 from dralab.apiserver.http.pages.health import HealthPages
 from dralab.apiserver.http.routing import NoSuchGroup
 from dralab.apiserver.http.trying import JSON, NO_CACHE
@@ -23,6 +27,7 @@ from dralab.apiserver.made_once import made_once
 from dralab.apiserver.verbs.aggregation import discovery
 from dralab.apiserver.verbs.aggregation.services import RemoteVersions
 from dralab.apiserver.verbs.server import Resources
+from dralab.kernel.clock import SECOND, Clock, rfc3339
 from dralab.values.json_types import JsonDict
 from dralab.values.records import dataclass
 
@@ -298,3 +303,54 @@ def _discovered(
             raise negotiation.unmet()
         case _:
             return HttpResponse(headers=JSON, body=body + b"\n")
+
+
+WARNING: Final = (
+    "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility "
+    "guarantees and is for debugging purposes only."
+)
+TEXT: Final = (("Content-Type", "text/plain; charset=utf-8"),)
+NOT_ACCEPTABLE: Final = b"media type not acceptable, must be: text/plain\n"
+# Paths that are of no use to somebody who looks for a fault.
+PLAIN: Final = frozenset({"/api", "/apis", "/openid", "/openapi", "/.well-known"})
+MEDIA: Final = frozenset({"text/plain", "text/*", "*/*", "*/plain"})
+
+
+class ComponentPages:
+    """The two pages; `flags` are the options with which the server was started."""
+
+    def __init__(self, clock: Clock, version: str, emulated: str) -> None:
+        self._clock, self._version, self._emulated = clock, version, emulated
+        self._started = clock.now()
+        self.flags: Mapping[str, str] = {}
+
+    def answer(self, request: HttpRequest, name: str, paths: Iterable[str]) -> HttpResponse:
+        """Answer `/statusz` or `/flagz`; `paths` are those that the server has."""
+        if name == "statusz":
+            return _page(request, name, self._about(paths))
+        flags = sorted(self.flags.items())
+        return _page(request, "flags", (f"{flag}={value}" for flag, value in flags))
+
+    def _about(self, paths: Iterable[str]) -> Iterator[str]:
+        up = (self._clock.now() - self._started) // SECOND
+        yield f"Started: {rfc3339(self._started)}"
+        yield f"Up: {up // 3600} hr {up // 60 % 60:02d} min {up % 60:02d} sec"
+        yield f"Python version: {platform.python_version()}"
+        yield f"Binary version: {self._version}"
+        yield f"Emulation version: {self._emulated}"
+        folders = {f"/{path.split('/')[1]}" for path in paths}
+        yield f"Paths: {' '.join(sorted(folders - PLAIN))}"
+
+
+def _page(request: HttpRequest, title: str, lines: Iterable[str]) -> HttpResponse:
+    if not any(map(_is_text, request.headers.get("accept", "*/*").split(","))):
+        return HttpResponse(status=406, headers=TEXT, body=NOT_ACCEPTABLE)
+    text = "\n".join(["", f"kube-apiserver {title}", WARNING, "", *lines, ""])
+    return HttpResponse(headers=TEXT, body=text.encode())
+
+
+def _is_text(accepted: str) -> bool:
+    media, *parameters = (part.strip().lower() for part in accepted.split(";"))
+    return media in MEDIA and all(
+        part.startswith("q=") or part == "charset=utf-8" for part in parameters
+    )

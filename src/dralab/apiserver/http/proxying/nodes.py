@@ -10,11 +10,14 @@ sent only after that check.
 import base64
 import binascii
 import ipaddress
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote, urlencode
 
+from dralab.api import fields
+from dralab.api.fields import FieldError
 from dralab.api.status import ApiError
 from dralab.apiserver.access.users import User
 from dralab.apiserver.http.connections.read_sockets import EachItem
@@ -22,8 +25,8 @@ from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, Pr
 from dralab.apiserver.http.resource_requests import Connector
 from dralab.apiserver.http.routing import Route, query_of
 from dralab.apiserver.verbs.server import Resources
-from dralab.apiserver.verbs.state.options import Query
-from dralab.apiserver.verbs.subresources.log_options import check_log_options
+from dralab.apiserver.verbs.state.options import Query, integer_of
+from dralab.kernel.times import TimeError, from_rfc3339
 from dralab.objects.metadata import status_of
 from dralab.values.records import dataclass
 
@@ -305,3 +308,49 @@ def _offered(request: HttpRequest, name: str) -> str:
 
 def _none(why: str) -> ApiError:
     return ApiError("InternalError", f"Internal error occurred: {why}", code=500)
+
+
+TIME: Final = "2006-01-02T15:04:05Z07:00"
+POSITIVE: Final = "must be greater than 0"
+YEAR: Final = re.compile(r"[0-9]{4}")
+
+
+def check_log_options(query: Query, pod: str) -> None:
+    """Refuse options of a log that cannot be read, or make no sense. ApiError.
+
+    Source: k8s.io/kubernetes `pkg/apis/core/validation` (ValidatePodLogOptions).
+    """
+    numbers = {
+        name: integer_of(query[name][0])
+        for name in ("tailLines", "limitBytes", "sinceSeconds")
+        if query.get(name) and query[name][0]
+    }
+    since = query.get("sinceTime", [""])[0]
+    if since:
+        _check_time(since)
+    errors: list[FieldError] = []
+    if (lines := numbers.get("tailLines", 0)) < 0:
+        why = "must be greater than or equal to 0"
+        errors.append(fields.invalid_value("tailLines", lines, why))
+    if (most := numbers.get("limitBytes", 1)) < 1:
+        errors.append(fields.invalid_value("limitBytes", most, POSITIVE))
+    if since and "sinceSeconds" in numbers:
+        why = "at most one of `sinceTime` or `sinceSeconds` may be specified"
+        errors.append(fields.forbidden("[]", why))
+    elif (seconds := numbers.get("sinceSeconds", 1)) < 1:
+        errors.append(fields.invalid_value("sinceSeconds", seconds, POSITIVE))
+    if query.get("stream"):
+        errors.append(fields.forbidden("stream", "may not be specified"))
+    if errors:
+        raise fields.invalid("PodLogOptions", pod, errors)
+
+
+def _check_time(text: str) -> None:
+    try:
+        from_rfc3339(text)
+    except TimeError:
+        part = "2006" if not YEAR.match(text) else "-"
+        shown = text if part == "2006" else text[4:]
+        raise ApiError.bad_request(
+            f'parsing time "{text}" as "{TIME}": cannot parse "{shown}" as "{part}"'
+        ) from None

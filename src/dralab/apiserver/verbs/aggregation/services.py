@@ -27,6 +27,7 @@ from dralab.apiserver.outgoing.targets import (
 from dralab.apiserver.verbs import writing
 from dralab.apiserver.verbs.state.context import Context
 from dralab.kernel.clock import SECOND, WallClock
+from dralab.objects.conditions import with_condition
 from dralab.values.json_types import JsonDict
 from dralab.values.records import dataclass
 
@@ -204,20 +205,14 @@ class RemoteVersions:
         condition = {
             "type": "Available",
             "status": "True" if available else "False",
-            "lastTransitionTime": self.context.now(),
             "reason": reason,
             "message": message,
         }
 
         def edit(value: JsonDict) -> JsonDict:
             status = value.setdefault("status", {})
-            others = []
-            for each in status.get("conditions") or ():
-                if each["type"] != "Available":
-                    others.append(each)
-                elif each["status"] == condition["status"]:
-                    condition["lastTransitionTime"] = each["lastTransitionTime"]
-            status["conditions"] = [*others, condition]
+            before = status.get("conditions") or ()
+            status["conditions"] = with_condition(before, condition, now=self.context.now())
             return value
 
         kind = self.context.kinds.find("apiregistration.k8s.io", "v1", "apiservices")

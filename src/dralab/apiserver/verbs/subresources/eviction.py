@@ -12,8 +12,8 @@ from dralab.apiserver.storage import Stored
 from dralab.apiserver.verbs import deleting, writing
 from dralab.apiserver.verbs.state.context import Scope
 from dralab.apiserver.verbs.state.options import WriteOptions, delete_options
-from dralab.apiserver.verbs.subresources.pod_conditions import with_condition
 from dralab.objects.budgets import covers, disruptions_allowed
+from dralab.objects.conditions import with_condition
 from dralab.objects.metadata import is_deleting, status_of
 from dralab.objects.pods import is_finished, is_ready
 from dralab.values.json_types import JsonDict, JsonObject
@@ -96,11 +96,10 @@ def _spend(scope: Scope, budget: Stored, pod: str, *, dry_run: bool) -> None:
                 "type": CONDITION,
                 "status": "False",
                 "observedGeneration": found.get("observedGeneration") or 0,
-                "lastTransitionTime": now,
                 "reason": "InsufficientPods",
                 "message": "",
             }
-            found["conditions"] = with_condition(found.get("conditions") or [], condition)
+            found["conditions"] = with_condition(found.get("conditions") or [], condition, now=now)
         return value
 
     writing.change(

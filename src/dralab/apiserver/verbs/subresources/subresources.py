@@ -14,7 +14,7 @@ from dralab.apiserver.verbs.patching import PatchType
 from dralab.apiserver.verbs.state import typed_objects
 from dralab.apiserver.verbs.state.context import Scope
 from dralab.apiserver.verbs.subresources import eviction, scaling, token_requests
-from dralab.apiserver.verbs.subresources.pod_conditions import with_condition
+from dralab.objects.conditions import with_condition
 from dralab.objects.metadata import is_deleting, metadata_of
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -237,12 +237,8 @@ def _bind(scope: Scope, kind: Kind, name: str, namespace: str, body: JsonDict) -
         status.pop("nominatedNodeName", None)
         status["conditions"] = with_condition(
             status.get("conditions") or [],
-            {
-                "type": "PodScheduled",
-                "status": "True",
-                "lastProbeTime": None,
-                "lastTransitionTime": now,
-            },
+            {"type": "PodScheduled", "status": "True", "lastProbeTime": None},
+            now=now,
         )
         return pod
 
