@@ -2,6 +2,7 @@
 
 import resource
 import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -63,4 +64,32 @@ def test_connections_that_ask_nothing_make_room_for_those_that_do(
     assert process.returncode == 0
     assert not errors.count("new connections are closed at once")
     assert "Traceback" not in errors
+    assert len(errors.splitlines()) < 10
+
+
+@pytest.mark.thorough
+def test_clients_that_leave_in_the_middle_of_answers_leave_no_lines(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "dralab", "apiserver", "--plain", "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        [*command, "--data", str(tmp_path / "data")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    host = process.stdout.readline().rpartition("/")[2].strip()
+    first = Connection(host)
+    body = {"metadata": {"name": "large"}, "data": {"a": "x" * 900_000}}
+    assert first.ask("POST", CONFIGMAPS, body)[0] == 201
+    address = ("127.0.0.1", int(host.rpartition(":")[2]))
+    head = f"GET {CONFIGMAPS} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: x\r\n\r\n".encode()
+    for _ in range(20):
+        with socket.create_connection(address) as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            one.sendall(head * 20)
+    assert first.ask("GET", "/version")[0] == 200
+    first.close()
+    process.terminate()
+    _, errors = process.communicate(timeout=150)
+    assert process.returncode == 0
     assert len(errors.splitlines()) < 10

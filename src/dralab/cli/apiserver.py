@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import ipaddress
+import logging
 import os
 import signal
 import sys
@@ -321,6 +322,8 @@ async def _serve(
         # A busy scheduler in this process yields to the server every millisecond instead of every
         # five: the median of a concurrent get falls from 5.3 to 1.3 ms.
         sys.setswitchinterval(0.001)
+        # It has a line for each slice of an answer whose client is gone.
+        logging.getLogger("asyncio").setLevel(logging.ERROR)
         echo(f"ready: {cluster.url}")
         await over.wait()
         note("stopping")
