@@ -4,7 +4,13 @@ import threading
 
 import pytest
 
-from dralab.apiserver.storage import Changed, Key, MemoryStore, OptimisticStore
+from dralab.apiserver.storage import (
+    Changed,
+    Key,
+    MemoryStore,
+    OptimisticStore,
+    StorageUnavailable,
+)
 
 WEB = Key("pods", "default", "web")
 DB = Key("pods", "default", "db")
@@ -103,3 +109,50 @@ def test_a_request_may_change_again_what_it_has_written(store):
         request.update(WEB, value(a=2))
     request.update(WEB, value(a=3))
     assert store.get(WEB).value["a"] == 3
+
+
+class ToldLock:
+    """A lock that says when another thread than its first one wants it."""
+
+    def __init__(self):
+        self.lock, self.wanted = threading.RLock(), threading.Event()
+        self.first = threading.get_ident()
+
+    def _is_owned(self):
+        return self.lock._is_owned()
+
+    def __enter__(self):
+        if threading.get_ident() != self.first:
+            self.wanted.set()
+        return self.lock.__enter__()
+
+    def __exit__(self, *raised):
+        self.lock.__exit__(*raised)
+
+
+class Failing(MemoryStore):
+    """A store whose medium fails as long as it is told to."""
+
+    fails = False
+
+    def _persist(self, changes):
+        if self.fails:
+            raise StorageUnavailable("the disk is full")
+
+
+def test_a_list_is_not_as_of_a_write_that_was_taken_back():
+    """Its revision is given to another write, which would not count as a change."""
+    store = Failing()
+    store.lock = ToldLock()
+    request = OptimisticStore(store)
+    listing = threading.Thread(target=request.list, args=("pods", "default"))
+    store.fails = True
+    with pytest.raises(StorageUnavailable), store.batch():
+        store.create(DB, value())
+        listing.start()
+        assert store.lock.wanted.wait(30)
+    listing.join()
+    store.fails = False
+    assert store.create(WEB, value()).revision == 2, "as that which was taken back"
+    with request.lock, pytest.raises(Changed):
+        request.create(Key("pods", "default", "new"), value())

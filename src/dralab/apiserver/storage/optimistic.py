@@ -168,7 +168,8 @@ class OptimisticStore:
 
     def _note_list(self, resource: str, namespace: str) -> None:
         if not self.lock.writes:
-            self._lists.setdefault((resource, namespace), self.store.revision)
+            with self.store.lock:  # a batch of another thread may yet be taken back
+                self._lists.setdefault((resource, namespace), self.store.revision)
 
     def _check(self) -> None:
         """Raise Changed if another request has written what was read."""

@@ -79,7 +79,7 @@ class Context:
             service_accounts=self.issuer, audiences=self.issuer.audiences
         )
         self.indexes = Indexes(self.store, self.rules)
-        self._second, self._text = -1, ""
+        self._now = -1, ""  # a second and its text
         self.long_work = LongWork()
         self.following = Following(self.store, self.rules) if self.store.shared else None
         # How many objects admission has to read before one of a kind is created in a namespace.
@@ -144,9 +144,10 @@ class Context:
     def now(self) -> str:
         """Return the time as objects carry it."""
         second = self.clock.now() // SECOND
-        if second != self._second:
-            self._second, self._text = second, rfc3339(second * SECOND)
-        return self._text
+        known = self._now
+        if second != known[0]:
+            known = self._now = second, rfc3339(second * SECOND)
+        return known[1]
 
     def uid(self) -> str:
         """Return a new UID."""
