@@ -147,10 +147,15 @@ def test_a_list_is_not_as_of_a_write_that_was_taken_back():
     request = OptimisticStore(store)
     listing = threading.Thread(target=request.list, args=("pods", "default"))
     store.fails = True
-    with pytest.raises(StorageUnavailable), store.batch():
-        store.create(DB, value())
-        listing.start()
-        assert store.lock.wanted.wait(30)
+
+    def write():
+        with store.batch():
+            store.create(DB, value())
+            listing.start()
+            assert store.lock.wanted.wait(30)
+
+    with pytest.raises(StorageUnavailable):
+        write()
     listing.join()
     store.fails = False
     assert store.create(WEB, value()).revision == 2, "as that which was taken back"
