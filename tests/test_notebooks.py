@@ -24,7 +24,7 @@ def test_there_are_notebooks_and_they_are_small():
 @pytest.mark.conformance
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_prints_what_it_shows(path, monkeypatch):
-    for needed in ("nbclient", "ipykernel", "pandas", "matplotlib"):
+    for needed in ("nbclient", "ipykernel", "pandas", "matplotlib", "gymnasium"):
         pytest.importorskip(needed, reason="the group `notebooks` is not installed")
     import nbformat
 

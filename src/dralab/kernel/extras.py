@@ -12,6 +12,7 @@ EXTRAS: Final[Mapping[str, Sequence[str]]] = {
     "distributed": ("distributed",),
     "etcd": ("grpc", "google.protobuf"),
     "grpc": ("grpc", "google.protobuf"),
+    "gym": ("gymnasium",),
     "optimal": ("ortools",),
     "parquet": ("pyarrow",),
     "picture": ("matplotlib",),

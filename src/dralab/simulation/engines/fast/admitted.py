@@ -18,8 +18,9 @@ from dralab.objects.metadata import NamespacedName, labels_of, metadata_of
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import NAMESPACES, PODS
 from dralab.scenarios.errors import InputError
-from dralab.scheduling.pods import PodInfo, changed, pod_info
+from dralab.scheduling.pods import DEFAULT_SCHEDULER, PodInfo, changed, pod_info
 from dralab.scheduling.shares import Shares
+from dralab.simulation.engines import objects
 from dralab.simulation.engines.cluster.created_objects import CreatedObjects
 from dralab.simulation.engines.cluster.submission import TaskObjects, gangs_of
 from dralab.simulation.engines.cluster.tasks import ClusterTask
@@ -64,6 +65,13 @@ class AdmittedKind:
 def sharing(info: PodInfo, request: PodRequest) -> PodInfo:
     """Return a pod that asks for shares of GPUs."""
     return replace(info, shares=Shares(request.gpus, request.milli, request.models))
+
+
+def sharing_pod(name: str, request: PodRequest, memory: int) -> PodInfo:
+    """Return a pod of plain amounts that asks for shares of GPUs, without a server."""
+    plain = request._replace(gpus=0, milli=0, models="")
+    info = pod_info(objects.pod(Pod(name=name, request=plain, memory=memory), DEFAULT_SCHEDULER))
+    return sharing(info, request) if request.gpus else info
 
 
 def _count_no_gpus(body: JsonDict) -> None:

@@ -10,15 +10,14 @@ from dralab.kernel.randomness import Randomness
 from dralab.runtime.garbage import rare_collections
 from dralab.scenarios.errors import InputError
 from dralab.scheduling.cycle import placement
-from dralab.scheduling.pods import DEFAULT_SCHEDULER, PodInfo, changed, pod_info
+from dralab.scheduling.pods import PodInfo, changed
 from dralab.simulation import checkpoints
-from dralab.simulation.engines import objects
-from dralab.simulation.engines.fast.admitted import sharing
+from dralab.simulation.engines.fast.admitted import sharing_pod
 from dralab.simulation.engines.fast.choices import choice_named
 from dralab.simulation.engines.fast.inventory import Inventory, empty_state
 from dralab.simulation.engines.fragmentation import FragmentationLedger
 from dralab.simulation.engines.scenario_run import Progress, Stop
-from dralab.simulation.lifecycle.model import Pod, RunConditions
+from dralab.simulation.lifecycle.model import RunConditions
 from dralab.simulation.results.result import Result, StateSample, Task
 from dralab.simulation.scenario.scenario import Scenario, digest
 from dralab.simulation.scenario.schedulers import PODS
@@ -198,11 +197,7 @@ class PlacementExperiment:
         key = pod.request, pod.memory
         found = self._kinds.get(key)
         if found is None:
-            plain = pod.request._replace(gpus=0, milli=0, models="")
-            made = Pod(name=pod.name, request=plain, memory=pod.memory)
-            found = pod_info(objects.pod(made, DEFAULT_SCHEDULER))
-            if pod.request.gpus:
-                found = sharing(found, pod.request)
+            found = sharing_pod(pod.name, pod.request, pod.memory)
             self._kinds[key] = found
         return found
 
