@@ -1,6 +1,6 @@
 """Compares two runs of one workload: numbers, and tasks that ran elsewhere or at other times.
 
-Both are read from the tables that `--report` wrote, whatever scheduler made them.
+Both are read from the tables that `simulate run --write` wrote, whatever scheduler made them.
 """
 
 import csv
