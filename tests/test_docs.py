@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
+from dralab.cli.kubectl_dra import main as kubectl_dra
 from dralab.cli.main import main
 
 ROOT = Path(__file__).parents[1]
@@ -124,3 +125,52 @@ def test_no_guide_installs_a_package_that_is_not_published():
     told = [path.name for path in pages if re.search(r"pip install '?dralab", path.read_text())]
     assert len(pages) > 20
     assert told == []
+
+
+# The changelog tells old words as such; the recipe of a new command has one that does not exist.
+OTHER_WORDS = {"CHANGELOG.md", "CONTRIBUTING.md"}
+FENCED = re.compile(r"^ *```[a-z]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+SPAN = re.compile(r"`((?:dralab|kubectl dra) [^`\n]+)`")
+TYPED = re.compile(
+    r"(?:^|[|(&;]|\bdo|run:)\s*(?:\$ )?((?:dralab|kubectl dra) [^|\n)#>]*)", re.MULTILINE
+)
+QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+
+
+def spoken():
+    """Yield every command of dralab that a page or an example shows, with its place."""
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]:
+        if page.name not in OTHER_WORDS:
+            text = page.read_text().replace("\\\n", " ")
+            typed = [each for block in FENCED.findall(text) for each in TYPED.findall(block)]
+            yield from ((page.name, each) for each in [*typed, *SPAN.findall(text)])
+    scripts = [*ROOT.glob("examples/**/*.sh"), *ROOT.glob("examples/**/*.yml")]
+    for page in [*scripts, *ROOT.glob(".github/**/*.yml")]:
+        text = page.read_text().replace("\\\n", " ")
+        yield from ((page.parent.name, each) for each in TYPED.findall(text))
+
+
+def unknown_words(line):
+    """Return what is no command and no option of today in a command line."""
+    words = re.split(r"[|&$]", QUOTED.sub("x", line))[0].split()
+    words = words[: words.index("--")] if "--" in words else words
+    command = main if words[0] == "dralab" else kubectl_dra
+    words = words[1 if words[0] == "dralab" else 2 :]
+    context = click.Context(command)
+    while isinstance(command, click.Group) and words and re.fullmatch(r"[a-z][a-z-]*", words[0]):
+        found = command.get_command(context, words[0])
+        if found is None:
+            return [] if command is main.get_command(context, "help") else [words[0]]
+        command, context, words = found, click.Context(found, parent=context), words[1:]
+    known = {name for each in command.params for name in [*each.opts, *each.secondary_opts]}
+    known |= {"--help", "--version", "-h"}
+    given = [word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)]
+    return [
+        each for each in given if each not in known and (each[1] == "-" or each[:2] not in known)
+    ]
+
+
+def test_pages_and_examples_say_todays_words():
+    found = [*spoken()]
+    assert len(found) > 300
+    assert [each for each in found if unknown_words(each[1])] == []

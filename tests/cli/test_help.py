@@ -123,7 +123,7 @@ def test_every_command_is_in_one_section_of_the_help():
 
 def test_old_spellings_work_with_a_line_that_tells_the_new_one():
     found = run("backup", "--help")
-    assert found.stderr == ("this spelling will be removed in 0.3; use: main store backup --help\n")
+    assert found.stderr == ("this spelling will be removed in 0.4; use: main store backup --help\n")
     assert found.exit_code == 0
     assert "backup" not in run("--help").stdout.split()
 

@@ -102,7 +102,7 @@ def test_an_old_command_is_one_of_today(old, capsys):
     assert path == _moved.COMMANDS[old]
     assert path in COMMANDS or path == "help schema dst"
     assert capsys.readouterr().err == (
-        f"this spelling will be removed in 0.3; use: dralab {path} -x\n"
+        f"this spelling will be removed in 0.4; use: dralab {path} -x\n"
     )
 
 

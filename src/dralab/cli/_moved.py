@@ -1,4 +1,4 @@
-"""Spellings of earlier versions: they work until 0.3, with a line that tells the new one.
+"""Spellings of earlier versions: they work in 0.3, with a line that tells the new one.
 
 Arguments are rewritten before a command reads them, so that the commands know one spelling alone.
 """
@@ -69,7 +69,7 @@ def rewritten(args: Sequence[str], program: str) -> list[str]:
         tables = [SYNONYMS, *(OPTIONS.get(name, {}) for name in (old, *starts))]
         new = list(_with_new_options(new, {k: v for each in tables for k, v in each.items()}))
     if new != list(args):
-        echo(f"this spelling will be removed in 0.3; use: {program} {shlex.join(new)}", err=True)
+        echo(f"this spelling will be removed in 0.4; use: {program} {shlex.join(new)}", err=True)
     return new
 
 
