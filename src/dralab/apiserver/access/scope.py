@@ -13,7 +13,7 @@ from typing import Final
 from dralab.api.status import ApiError
 from dralab.apiserver.access.users import ADMIN, User
 from dralab.apiserver.long_work import LongWork, WaitedTooLong
-from dralab.apiserver.storage import Damaged, Key, Store, Stored
+from dralab.apiserver.storage import Damaged, Key, Stored, StoreView
 from dralab.kernel.clock import SECOND, WallClock
 from dralab.values.records import dataclass
 
@@ -50,7 +50,7 @@ class RequestScope:
     or policy is asked about its writes.
     """
 
-    store: Store
+    store: StoreView
     user: User = ADMIN
     until: int = 0
     waits: bool = False

@@ -54,7 +54,7 @@ from dralab.apiserver.storage import (
     Damaged,
     Key,
     StorageUnavailable,
-    Store,
+    StoreView,
     TooLarge,
 )
 from dralab.apiserver.verbs.server import Resources
@@ -113,7 +113,7 @@ class Application:
         """Answer one request; every refusal is a Status."""
         return self._handle(request, self.resources.context.store)
 
-    def _handle(self, request: HttpRequest, store: Store) -> Answer:
+    def _handle(self, request: HttpRequest, store: StoreView) -> Answer:
         """Answer one request over a view of the store. TakesLong: in another lane, Changed."""
         context = self.resources.context
         scope = context.scope(user=ANONYMOUS, store=store)
@@ -175,7 +175,7 @@ class Application:
         with self._turns[hash(turn) % len(self._turns)]:
             return tried(request, store, lambda view: self._attempt(request, view))
 
-    def _attempt(self, request: HttpRequest, view: Store) -> Answer:
+    def _attempt(self, request: HttpRequest, view: StoreView) -> Answer:
         """Answer a request over a view of the store, by the definition of its kind. Changed.
 
         It is tried again if the definition changes meanwhile.

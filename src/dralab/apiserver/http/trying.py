@@ -10,7 +10,7 @@ import orjson
 
 from dralab.api.status import ApiError
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse
-from dralab.apiserver.storage import Changed, StorageUnavailable, Store, Undecided
+from dralab.apiserver.storage import Changed, StorageUnavailable, Store, StoreView, Undecided
 
 # As kube-apiserver: a proxy between must not keep what a user may see.
 NO_CACHE: Final = ("Cache-Control", "no-cache, private")
@@ -20,7 +20,7 @@ TRIES: Final = 8  # tries of a write whose object others keep changing
 TRIES_AMONG_SERVERS: Final = 32
 
 
-def tried(request: HttpRequest, store: Store, attempt: Callable[[Store], Answer]) -> Answer:
+def tried(request: HttpRequest, store: Store, attempt: Callable[[StoreView], Answer]) -> Answer:
     """Return the answer of a request over a view of the store; `attempt` is called for each try.
 
     An answer that wrote to a shared store is right: the store has compared what was read. If

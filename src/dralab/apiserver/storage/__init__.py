@@ -24,7 +24,7 @@ from dralab.apiserver.storage.errors import (
 from dralab.apiserver.storage.memory import MemoryStore
 from dralab.apiserver.storage.objects import Change, Key, Listing, Stored
 from dralab.apiserver.storage.optimistic import Changed, OptimisticStore
-from dralab.apiserver.storage.store import Store
+from dralab.apiserver.storage.store import Store, StoreView
 
 __all__ = [
     "Change",
@@ -43,6 +43,7 @@ __all__ = [
     "StorageUnavailable",
     "Store",
     "StoreDamaged",
+    "StoreView",
     "Stored",
     "TooLarge",
     "Undecided",

@@ -6,14 +6,13 @@ else `Changed` is raised, nothing was written, and the request can be retried. S
 idea: k8s.io/apiserver `storage/etcd3` (GuaranteedUpdate).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from dralab.apiserver.guarded import is_held
-from dralab.apiserver.metrics.meters import Histograms
 from dralab.apiserver.storage.errors import Compacted
 from dralab.apiserver.storage.objects import Change, Key, Listing, Stored
-from dralab.apiserver.storage.store import Filter, Follower, Listener, Store
+from dralab.apiserver.storage.store import Filter, Store
 from dralab.values.json_types import JsonDict
 
 
@@ -22,7 +21,7 @@ class Changed(Exception):  # noqa: N818 - a condition to try again upon, which n
 
 
 class OptimisticStore:
-    """The `Store` of one request in one thread.
+    """The `StoreView` of one request in one thread.
 
     `lock` and `batch` hold nothing before the first write. From then on the real store is locked,
     and in a batch, until the outermost of them ends; later ones hold it from their beginning.
@@ -35,19 +34,9 @@ class OptimisticStore:
         self._lists: dict[tuple[str, str], int] = {}  # and as of when
 
     @property
-    def measured(self) -> Sequence[Histograms]:
-        """How long the calls of the store took."""
-        return self.store.measured
-
-    @property
     def shared(self) -> bool:
         """Whether other servers write to the store, too."""
         return self.store.shared
-
-    @property
-    def connected(self) -> bool:
-        """Whether the store sees what other servers write."""
-        return self.store.connected
 
     @property
     def wrote(self) -> bool:
@@ -58,11 +47,6 @@ class OptimisticStore:
     def revision(self) -> int:
         """The revision of the last write."""
         return self.store.revision
-
-    @property
-    def compacted(self) -> int:
-        """Reads and watches of older revisions are refused."""
-        return self.store.compacted
 
     def get(self, key: Key) -> Stored | None:
         """Return the object, or None. Damaged."""
@@ -97,10 +81,6 @@ class OptimisticStore:
         self._note_list(resource, namespace)
         return self.store.count(resource, namespace)
 
-    def resources(self) -> Sequence[str]:
-        """Return the collections that hold objects, sorted."""
-        return self.store.resources()
-
     def create(self, key: Key, value: JsonDict) -> Stored:
         """Store a new object. KeyExists, Damaged, Changed."""
         with self._writing():
@@ -122,40 +102,9 @@ class OptimisticStore:
         """Return the announced changes of a collection after a revision, in order. Compacted."""
         return self.store.changes(since, resource)
 
-    def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with every batch of changes; return how to stop."""
-        return self.store.subscribe(listener)
-
-    def follow(self, follower: Follower) -> None:
-        """Call `follower` with each change of a shared store."""
-        self.store.follow(follower)
-
-    def when_undone(self, load: Callable[[], None]) -> None:
-        """Call `load` when writes were taken back."""
-        self.store.when_undone(load)
-
-    def refresh(self) -> None:
-        """Make reads see everything that any server has acknowledged by now."""
-        self.store.refresh()
-
-    def view(self) -> Store:
-        """Return the store of one request."""
-        return self.store.view()
-
-    def compact(self, revision: int) -> None:
-        """Forget the history up to a revision."""
-        self.store.compact(revision)
-
-    def forget(self, revision: int, most: int) -> int:
-        """Forget changes up to a revision."""
-        return self.store.forget(revision, most)
-
     def batch(self) -> "_Steps":
         """Group the writes inside with those of the step around it."""
         return self.lock
-
-    def close(self) -> None:
-        """Do nothing: the real store stays open."""
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

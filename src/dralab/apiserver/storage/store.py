@@ -13,24 +13,16 @@ Filter = Callable[[Stored], bool]
 Follower = Callable[[Change], None]
 
 
-class Store(Protocol):
-    """Objects with one revision for all of them, and the log of their changes.
+class StoreView(Protocol):
+    """The objects of a store as one request reads and writes them.
 
     Synchronous; every method takes `lock`, so threads may share a store. Values handed in belong
     to the store from then on, values handed out may not be changed. Errors: `storage.errors`.
-
-    The protocol is cut along what etcd can do: compare-and-swap on the revision of one key,
-    ranges at a revision, watches from a revision, compaction.
     """
 
     @property
     def shared(self) -> bool:
         """Whether other servers write to it, too: then a write waits for the network."""
-        ...
-
-    @property
-    def connected(self) -> bool:
-        """Whether the store sees what other servers write."""
         ...
 
     @property
@@ -48,18 +40,8 @@ class Store(Protocol):
         """The revision of the last write."""
         ...
 
-    @property
-    def compacted(self) -> int:
-        """Reads and watches of older revisions are refused."""
-        ...
-
     def get(self, key: Key) -> Stored | None:
         """Return the object, or None. Damaged."""
-        ...
-
-    @property
-    def measured(self) -> Sequence[Histograms]:
-        """How long calls of other servers took; None if it makes none."""
         ...
 
     def damaged(self, resource: str, namespace: str = "") -> Sequence[Key]:
@@ -88,10 +70,6 @@ class Store(Protocol):
         """Return how many objects there are."""
         ...
 
-    def resources(self) -> Sequence[str]:
-        """Return the collections that hold objects, sorted."""
-        ...
-
     def create(self, key: Key, value: JsonDict) -> Stored:
         """Store a new object; its `metadata.resourceVersion` is set. KeyExists, Damaged."""
         ...
@@ -116,6 +94,41 @@ class Store(Protocol):
 
     def changes(self, since: int, resource: str) -> Sequence[Change]:
         """Return the announced changes of a collection after a revision, in order. Compacted."""
+        ...
+
+    def batch(self) -> AbstractContextManager[None]:
+        """Group the writes inside: seen by reads at once, durable and announced at the end.
+
+        Not a transaction: an exception inside keeps what was written before it. If the medium
+        fails at the end, StorageUnavailable is raised and none of the writes has happened.
+        """
+        ...
+
+
+class Store(StoreView, Protocol):
+    """Objects with one revision for all of them, and the log of their changes.
+
+    The protocol is cut along what etcd can do: compare-and-swap on the revision of one key,
+    ranges at a revision, watches from a revision, compaction.
+    """
+
+    @property
+    def connected(self) -> bool:
+        """Whether the store sees what other servers write."""
+        ...
+
+    @property
+    def compacted(self) -> int:
+        """Reads and watches of older revisions are refused."""
+        ...
+
+    @property
+    def measured(self) -> Sequence[Histograms]:
+        """How long calls of other servers took; None if it makes none."""
+        ...
+
+    def resources(self) -> Sequence[str]:
+        """Return the collections that hold objects, sorted."""
         ...
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -144,7 +157,7 @@ class Store(Protocol):
         """Make reads see everything that any server has acknowledged by now. StorageUnavailable."""
         ...
 
-    def view(self) -> "Store":
+    def view(self) -> StoreView:
         """Return the store of one request that computes outside of the lock (`optimistic`)."""
         ...
 
@@ -157,14 +170,6 @@ class Store(Protocol):
 
         Unlike `compact` it leaves watches alone that miss nothing by it: those of collections
         that have not changed since.
-        """
-        ...
-
-    def batch(self) -> AbstractContextManager[None]:
-        """Group the writes inside: seen by reads at once, durable and announced at the end.
-
-        Not a transaction: an exception inside keeps what was written before it. If the medium
-        fails at the end, StorageUnavailable is raised and none of the writes has happened.
         """
         ...
 

@@ -21,7 +21,7 @@ from dralab.apiserver.access.users import ADMIN, User
 from dralab.apiserver.guarded import guarded_by
 from dralab.apiserver.long_work import LongWork
 from dralab.apiserver.metrics.families import ServerMetrics
-from dralab.apiserver.storage import Key, RevisionConflict, Store, Stored
+from dralab.apiserver.storage import Key, RevisionConflict, Store, Stored, StoreView
 from dralab.apiserver.verbs.kinds.outgoing_calls import OutgoingCalls, OutgoingSettings
 from dralab.apiserver.verbs.kinds.rules import Observer, Rules
 from dralab.apiserver.verbs.state.following import Following
@@ -90,7 +90,7 @@ class Context:
         *,
         user: User = ADMIN,
         options: WriteOptions | None = None,
-        store: Store | None = None,
+        store: StoreView | None = None,
         internal: bool = False,
     ) -> "Scope":
         """Return the scope of a new request, over a view of the store if one is given."""
