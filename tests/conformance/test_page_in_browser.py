@@ -53,8 +53,12 @@ def test_what_waits_is_explained_and_has_a_story(browser):
         tab(page, "Waiting")
         page.get_by_role("button", name="pod ml/waits").click()
         page.get_by_role("heading", name="What would help").wait_for()
+        other = page.get_by_role("listitem").filter(has_text="node(s) were unschedulable")
+        assert other.inner_text() == "1 node(s) were unschedulable: n2"
         page.get_by_role("button", name="Show its story").click()
         page.get_by_text("could serve the request now").wait_for()
+        page.get_by_role("button", name="n2", exact=True).click()
+        page.get_by_role("complementary", name="Chosen node").get_by_text("n2").wait_for()
         assert page.faults == []
 
 
@@ -581,6 +585,8 @@ def test_a_simulation_of_a_hundred_thousand_events_is_played(browser, tmp_path):
             "GPUs 50 %"
         ).wait_for()
         page.get_by_role("region", name="2,000 lanes of devices").wait_for()
+        page.get_by_text("Numbers of the run").click()
+        page.get_by_role("row", name="makespan").get_by_text("from the first submission").wait_for()
         page.get_by_role("combobox", name="Lanes").select_option("nodes")
         page.get_by_role("region", name="250 lanes of nodes").wait_for()
         page.get_by_role("button", name="Zoom in on time").click()

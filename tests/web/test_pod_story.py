@@ -20,7 +20,7 @@ def test_a_story_counts_what_each_condition_leaves():
     assert (funnel["count"], funnel["blocked"], funnel["where"]) == (2, {"in-use": 1}, "n1")
     assert found["candidates"] == 1
     assert found["unfit"] == [
-        {"reason": "node(s) were unschedulable", "code": "DRA050", "nodes": 1}
+        {"reason": "node(s) were unschedulable", "code": "DRA050", "nodes": 1, "names": ["n2"]}
     ]
 
 

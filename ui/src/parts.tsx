@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Refused } from "./api";
 import type { Box } from "./fleet";
+import type { Unfit } from "./types";
 
 /** The picture of a state in lists, the same as on the map. */
 export function StatePicture(
@@ -100,6 +101,21 @@ export function age(since: string, now: number = Date.now()): string {
   if (seconds < 7200) return `${Math.floor(seconds / 60)}m`;
   if (seconds < 172_800) return `${Math.floor(seconds / 3600)}h`;
   return `${Math.floor(seconds / 86_400)}d`;
+}
+
+const MOST_NODES = 5;
+
+/** How many nodes break a rule, and which. */
+export function UnfitNodes({ unfit, onNode }: { unfit: Unfit; onNode: (name: string) => void }) {
+  return (
+    <>
+      {number(unfit.nodes)} <bdi>{unfit.reason}</bdi>:
+      {unfit.names.slice(0, MOST_NODES).map((name) => (
+        <> <button type="button" class="link" onClick={() => onNode(name)}><bdi>{name}</bdi></button></>
+      ))}
+      {unfit.nodes > MOST_NODES && ` and ${number(unfit.nodes - MOST_NODES)} more`}
+    </>
+  );
 }
 
 export interface Row {

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { ask } from "./api";
-import { age, Answered, GONE, number, Sheet, useAnswer } from "./parts";
+import { age, Answered, GONE, number, Sheet, UnfitNodes, useAnswer } from "./parts";
 import type { ClaimStory, ContainerDevices, EventList, Funnel, Named, Story } from "./types";
 
 interface Props {
@@ -46,7 +46,7 @@ function Told({ story, onWaiting, onNode }: { story: Story } & Pick<Props, "onWa
       {story.candidates > 0 && (
         <p class="quiet">
           {story.candidates === 1 ? "1 node" : `${number(story.candidates)} nodes`} could run it, apart from its devices.
-          {story.unfit.map((each) => ` ${number(each.nodes)} ${each.reason}.`)}
+          {story.unfit.map((each) => <> <UnfitNodes unfit={each} onNode={onNode} /></>)}
         </p>
       )}
       {!!story.conditions.length && (

@@ -42,13 +42,9 @@ function ShownRun({ run }: { run: Run }) {
       {summary.notes.map((text) => <p class="quiet" key={text}><bdi>{text}</bdi></p>)}
       <details>
         <summary>Numbers of the run</summary>
-        <table>
-          <tbody>
-            {Object.entries(summary.metrics).map(([name, amount]) => (
-              <tr key={name}><th scope="row">{name}</th><td>{typeof amount === "number" ? Number(amount.toPrecision(6)) : String(amount ?? "")}</td></tr>
-            ))}
-          </tbody>
-        </table>
+        <Sheet columns={["Number", "Value", "Meaning"]} rows={Object.entries(summary.metrics).map(([name, amount]) => (
+          { cells: [name, typeof amount === "number" ? `${Number(amount.toPrecision(6))}` : String(amount ?? ""), run.meanings[name]] }
+        ))} />
       </details>
     </section>
   );

@@ -77,6 +77,13 @@ export interface Remedy {
   parts?: Remedy[];
 }
 
+/** A rule that keeps a pod from nodes; `names` are the first of them. */
+export interface Unfit {
+  reason: string;
+  nodes: number;
+  names: string[];
+}
+
 export interface Usable {
   now: { driver: string; pool: string; devices: string[] }[];
   later: Usable["now"];
@@ -94,7 +101,7 @@ export interface Explanation {
   thereAre?: string[];
   helps?: Remedy[];
   places?: { object: string; field: string; at: string; text?: string }[];
-  unfit?: { reason: string; nodes: number }[];
+  unfit?: Unfit[];
   node?: string;
   why?: string[];
 }
@@ -147,7 +154,7 @@ export interface Story extends Named {
   entries: Record<string, string>;
   claims: ClaimStory[];
   candidates: number;
-  unfit: { reason: string; nodes: number }[];
+  unfit: Unfit[];
   funnels: Funnel[];
   containers: ContainerDevices[];
 }
@@ -188,6 +195,8 @@ export interface Run {
   samples: { columns: Record<string, number[]>; of: number };
   lanes: string[];
   states: string[];
+  /** What the numbers of the summary mean. */
+  meanings: Record<string, string>;
   tasks: { id: string[]; state: number[]; submitted: (number | null)[]; started: (number | null)[];
            ended: (number | null)[]; places: number[][]; of: number };
   problems: string[];

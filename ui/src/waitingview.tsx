@@ -2,7 +2,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask, post } from "./api";
 import type { Fleet } from "./fleet";
 import { Map } from "./map";
-import { age, type Answer, Answered, Command, GONE, number, Problem, useAnswer } from "./parts";
+import { age, type Answer, Answered, Command, GONE, number, Problem, UnfitNodes, useAnswer } from "./parts";
 import { PLAIN, type Scene, sceneOfChange, sceneOfUsable } from "./scene";
 import type { Cause, Causes, Explanation, Named, Remedy, Usable, Waiting, WaitingItem, WhatIfAnswer } from "./types";
 
@@ -197,7 +197,7 @@ function Explained({ named, version, fleet, onStory, onNode, onBack }: Explained
           <h2><bdi>{title}</bdi></h2>
           <button type="button" onClick={() => onStory(named)}>Show its story</button>
         </header>
-        <Answered answer={answer} hint={GONE}>{(found) => <Page found={found} tried={tried} onTry={setTried} />}</Answered>
+        <Answered answer={answer} hint={GONE}>{(found) => <Page found={found} tried={tried} onTry={setTried} onNode={onNode} />}</Answered>
       </article>
     </div>
   );
@@ -230,9 +230,10 @@ interface PageProps {
   found: Explanation;
   tried: number | null;
   onTry: (help: number) => void;
+  onNode: (name: string) => void;
 }
 
-function Page({ found, tried, onTry }: PageProps) {
+function Page({ found, tried, onTry, onNode }: PageProps) {
   if (found.fits) {
     return (
       <>
@@ -265,7 +266,7 @@ function Page({ found, tried, onTry }: PageProps) {
       {!!found.unfit?.length && (
         <>
           <h3>Other nodes</h3>
-          <ul>{found.unfit.map((each) => <li key={each.reason}>{each.nodes}: <bdi>{each.reason}</bdi></li>)}</ul>
+          <ul>{found.unfit.map((each) => <li key={each.reason}><UnfitNodes unfit={each} onNode={onNode} /></li>)}</ul>
         </>
       )}
       <h3>What would help</h3>

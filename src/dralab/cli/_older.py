@@ -4,7 +4,6 @@ Their pods are placed by their own rules, the first node by name. What the pages
 `explanation`.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -254,17 +253,18 @@ def _diagnosis(cluster: GenerationCluster, placement: PlacementResult) -> "Diagn
     if isinstance(placement, PlacedPod) or placement.reason:
         return None if isinstance(placement, PlacedPod) else placement.reason
     from dralab.explanation.diagnose import diagnose
+    from dralab.explanation.unfit import by_reason
 
     problems = cluster.problems(placement.pod)
-    unfit = [reason for each in placement.nodes for reason in each.unfit]
-    closed = sum(bool(each.unfit) for each in placement.nodes)
+    unfit = {each.node: each.unfit for each in placement.nodes if each.unfit}
     if not problems:
-        return unavailable(closed, Counter(unfit).items()) if unfit else "no node can run it"
+        counts = [(reason, len(names)) for reason, names in by_reason(unfit)]
+        return unavailable(len(unfit), counts) if unfit else "no node can run it"
     nodes = [node for node, _ in problems]
     found = diagnose(problems[0][1], nodes, subject=_title(placement.pod))
     if found is None:
         return "no result within the search budget"
-    return replace(found, unfit=tuple(Counter(unfit).most_common()))
+    return replace(found, unfit=by_reason(unfit))
 
 
 def _placed(

@@ -319,7 +319,7 @@ class Help:
 class Diagnosis:
     """Why something waits: the cause, what would help, and what every group of nodes lacks.
 
-    `unfit` counts nodes that are ruled out by rules about them.
+    `unfit` names nodes that are ruled out by rules about them.
     """
 
     cause: WaitingCause
@@ -327,7 +327,7 @@ class Diagnosis:
     helps: tuple[Help, ...] = ()
     nodes: int = 0
     grouped: Callable[[], tuple[NodeGroup, ...]] = tuple
-    unfit: tuple[tuple[Reason, int], ...] = ()
+    unfit: tuple[tuple[Reason, tuple[str, ...]], ...] = ()
     error: str = ""
     settled: bool = True
 

@@ -3,7 +3,7 @@
 The form of the JSON is described in docs/reference/explanation.schema.json.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Protocol
 
@@ -29,6 +29,7 @@ from dralab.explanation.sentences import (
     there,
     wanted,
 )
+from dralab.scheduling.reasons import Reason
 
 EVENT_BYTES: Final = 1024
 """As much as the note of an events.k8s.io Event holds."""
@@ -37,6 +38,8 @@ CODE_COLUMN: Final = 78
 ASIDE_COLUMN: Final = 72
 WIDEST: Final = 120
 MOST_MARKS: Final = 3
+MOST_NAMED: Final = 50
+"""Nodes that are named for each rule that they break."""
 
 
 class Spots(Protocol):
@@ -181,7 +184,7 @@ class Why:
             **_cause(found.cause, self.names.spots),
             "helps": [_help(each, self.names) for each in found.helps],
             "nodes": found.nodes,
-            "unfit": [{"reason": str(reason), "nodes": count} for reason, count in found.unfit],
+            "unfit": [unfit_group(reason, names) for reason, names in found.unfit],
             "settled": found.settled,
         }
 
@@ -209,7 +212,17 @@ def _lines(found: Diagnosis, names: Names) -> Iterator[str]:
 
 
 def _unfit(found: Diagnosis) -> str:
-    return ", ".join(f"{count} {reason}" for reason, count in found.unfit)
+    return ", ".join(f"{len(names)} {reason}" for reason, names in found.unfit)
+
+
+def unfit_group(reason: Reason, names: Sequence[str]) -> dict[str, Any]:
+    """Return a rule and the nodes that break it, as JSON values: all counted, the first named."""
+    return {
+        "reason": str(reason),
+        "code": reason.code,
+        "nodes": len(names),
+        "names": list(names[:MOST_NAMED]),
+    }
 
 
 def _marked(mark: MarkedField, spots: Spots) -> Iterator[str]:

@@ -50,6 +50,16 @@ CORDON: Final = UNSCHEDULABLE["key"]
 Unfit = Mapping[str, Reasons]
 
 
+def by_reason(unfit: Unfit) -> tuple[tuple[Reason, tuple[str, ...]], ...]:
+    """Return the nodes that break each rule; the rule that most of them break comes first."""
+    nodes: dict[Reason, list[str]] = {}
+    for name, reasons in unfit.items():
+        for each in reasons:
+            nodes.setdefault(each, []).append(name)
+    found = [(reason, tuple(names)) for reason, names in nodes.items()]
+    return tuple(sorted(found, key=lambda item: -len(item[1])))
+
+
 def nearest(asked: PodQuestion, names: Iterable[str], every: Unfit) -> list[str]:
     """Return nodes sorted by how little they lack: the fewest rules, the smallest shortage."""
 

@@ -36,7 +36,15 @@ from dralab.explanation.names import (
 from dralab.explanation.questions import MOST_QUESTIONS, FleetQuestions
 from dralab.explanation.text import Names, ObjectFields, Spots, Why
 from dralab.explanation.trial import Trial, eviction_of, moves_for, preemption_for
-from dralab.explanation.unfit import OF_NODES, Unfit, against_all, nearest, node_helps, nodes_unfit
+from dralab.explanation.unfit import (
+    OF_NODES,
+    Unfit,
+    against_all,
+    by_reason,
+    nearest,
+    node_helps,
+    nodes_unfit,
+)
 from dralab.objects.claims import consumers_of
 from dralab.objects.metadata import uid_of
 from dralab.scheduling.backlog import Pending
@@ -217,8 +225,7 @@ class _Nodes:
 
     def diagnosis(self) -> Diagnosis | None:
         """Return the cause among the nodes, with the changes that are enough."""
-        reasons = Counter(each for several in self.unfit.values() for each in several)
-        others = tuple(reasons.most_common())
+        others = by_reason(self.unfit)
         beside = list(self._helps(self.closed, self.able_elsewhere))
         if self.able_here:
             return self._ruled_out(self.short, self.able_here, beside)

@@ -4,7 +4,6 @@ Then what its node made of them: the ids and the health that the kubelet reports
 (KEP-4680). Events are left to the source: they are read when someone asks.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,8 @@ from dralab.explanation.findings import against_each
 from dralab.explanation.inquiry import BLOCKS, Inquiry, total_of
 from dralab.explanation.misses import selects
 from dralab.explanation.questions import FleetQuestions
+from dralab.explanation.text import unfit_group
+from dralab.explanation.unfit import by_reason
 from dralab.objects.claims import allocation_of, claims_by_entry, consumers_of, results_of
 from dralab.objects.metadata import full_key, metadata_of, owners_of, spec_of, status_of
 from dralab.scheduling.backlog import Pending
@@ -41,6 +42,7 @@ def story(cluster: Snapshot, kind: str, namespace: str, name: str) -> dict[str, 
         inquiry = _inquiry(problem, nodes, cluster.catalog)
         told = [_funnel(inquiry, each) for each in inquiry.each_alternative()] if inquiry else []
     why = {(each.claim, each.request, each.device): each for each in why_held(cluster, found)}
+    unfit = cluster.question(found).unfit() if waiting else {}
     return {
         "kind": found.kind,
         "namespace": found.namespace,
@@ -55,7 +57,7 @@ def story(cluster: Snapshot, kind: str, namespace: str, name: str) -> dict[str, 
         "claims": [_claim(each, why) for each in claims],
         "containers": container_devices(owner) if found.kind == "pod" else [],
         "candidates": len(nodes),
-        "unfit": _unfit(cluster, found) if waiting else [],
+        "unfit": [unfit_group(*each) for each in by_reason(unfit)],
         "funnels": told,
     }
 
@@ -190,14 +192,6 @@ def _device(
 def _condition(each: JsonObject) -> dict[str, str]:
     names = ("type", "status", "reason", "message", "lastTransitionTime")
     return {name: str(each.get(name) or "") for name in names}
-
-
-def _unfit(cluster: Snapshot, found: Pending) -> list[dict[str, Any]]:
-    reasons = Counter(each for why in cluster.question(found).unfit().values() for each in why)
-    return [
-        {"reason": str(reason), "code": reason.code, "nodes": count}
-        for reason, count in reasons.items()
-    ]
 
 
 def _inquiry(problem: Problem, nodes: Sequence[Node], catalog: SliceCatalog) -> Inquiry | None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 import orjson
 
 from dralab import __version__
+from dralab.simulation.results.metrics import meanings
 from dralab.simulation.results.outputs import WrittenRun, read_run
 from dralab.web.fleet_map import NameList
 
@@ -68,5 +69,6 @@ def run_view(run: WrittenRun) -> dict[str, Any]:
             "of": len(run.tasks),
         },
         "states": states.texts,
+        "meanings": meanings(run.summary.get("metrics") or ()),
         "problems": problems,
     }
