@@ -39,8 +39,8 @@ class Interleaving:
         """Return a lock that may be taken again by the thread that holds it."""
         return SwitchingLock(self)
 
-    def take_over(self, package, monkeypatch):
-        """Make the locks of the modules of a package, and change at lines of some.
+    def take_over(self, package, monkeypatch, *, also=()):
+        """Make the locks of the modules of a package, and change at lines of some, and of others.
 
         They have to be imported: an import has a lock of its own.
         """
@@ -58,7 +58,7 @@ class Interleaving:
                 monkeypatch.setattr(module, "ThreadPoolExecutor", _NoThreads)
             if vars(module).get("threading") is threading:
                 monkeypatch.setattr(module, "threading", own)
-        files = sorted(module.__file__ for module in inside.values())
+        files = sorted(module.__file__ for module in (*inside.values(), *also))
         self.files = frozenset(self.chance.sample(files, min(WATCHED, len(files))))
 
     def run(self, *works):

@@ -10,6 +10,7 @@ from functools import cache
 import pytest
 
 from apiserver.competitors import MODES, STEPS, Client, Hooks, addresses_of, ask, check, prepare
+from dralab.api import kinds
 from dralab.apiserver.access.authorization import nodes
 from dralab.apiserver.access.users import ADMIN
 from dralab.apiserver.http.messages import HEAVY_LANE, LARGE_LANE, LOOP, HttpRequest, TakesLong
@@ -93,7 +94,7 @@ def new_server(store):
 
 def server_of(order, monkeypatch):
     """A server whose threads switch at each lock, and at lines of some of its modules."""
-    order.take_over("dralab.apiserver", monkeypatch)
+    order.take_over("dralab.apiserver", monkeypatch, also=[kinds])
     # The roles and schemas of every cluster are read from files, which takes half of the time.
     monkeypatch.setattr(nodes, "expected", expected)
     monkeypatch.setattr(bootstrap, "reconcile", lambda *_: None)

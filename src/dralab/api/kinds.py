@@ -99,7 +99,7 @@ class Kind:
 
 
 class Kinds:
-    """A registry of kinds that can grow and shrink while it is used.
+    """A registry of kinds that can grow and shrink while other threads use it.
 
     `changes` counts the changes, for caches of what was derived from it.
 
@@ -177,7 +177,7 @@ class Kinds:
         if (served := self._by_path.get(path)) is not None:
             return served
         found = _known().get(path)
-        if found is None or not any(kind.hub == found.hub for kind in self._by_path.values()):
+        if found is None or not any(kind.hub == found.hub for kind in self):
             return None
         return found
 
@@ -198,14 +198,11 @@ class Kinds:
 
         A real server answers what it does not know of such a group like an unknown path.
         """
-        found = self._groups.get(group, {})
-        return bool(group) and all(
-            kind.custom is not None for kinds in found.values() for kind in kinds.values()
-        )
+        return bool(group) and all(kind.custom for kind in self if kind.group == group)
 
     def in_version(self, group: str, version: str) -> list[Kind]:
         """Return the kinds of one version, sorted by plural."""
-        found = self._groups.get(group, {}).get(version, {})
+        found = dict(self._groups.get(group, {}).get(version, {}))
         return [found[plural] for plural in sorted(found)]
 
     def __iter__(self) -> Iterator[Kind]:

@@ -228,8 +228,9 @@ class CustomResources:
     ) -> None:
         """Convert the objects of a definition by its webhook, if it has one."""
         rules = self.context.rules
-        rules.webhooks.pop(hub, None)
-        if by_webhook:
+        if not by_webhook:
+            rules.webhooks.pop(hub, None)
+        else:
             from dralab.apiserver.verbs.kinds.conversion_webhooks import ConversionWebhook
 
             rules.webhooks[hub] = ConversionWebhook(

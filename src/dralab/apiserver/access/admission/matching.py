@@ -89,8 +89,8 @@ class Criteria:
         self._objects = _selector(match.get("objectSelector"))
         # A binding: what configures policies is left out by the policies.
         self._everything = not (rules or excluded or self._namespaces or self._objects)
-        self._known: dict[tuple[Kind, str, str], Any] = {}
-        self._changes = -1
+        # What is matched, as of so many changes of the kinds.
+        self._known: tuple[int, dict[tuple[Kind, str, str], Any]] = (-1, {})
 
     def match(self, review: Review) -> Kind | None:
         """Return the version in which the write is matched; None if it is not. ApiError."""
@@ -121,13 +121,16 @@ class Criteria:
     def _kind(self, kind: Kind, subresource: str, operation: str, name: str) -> Kind | None:
         if self._named:
             return self._matched(kind, subresource, operation, name)
-        if self._changes != self._kinds.changes:
-            self._changes = self._kinds.changes
-            self._known.clear()
+        changes = self._kinds.changes
+        as_of, known = self._known
+        if as_of != changes:
+            # Exchanged whole: what another thread has found by older kinds does not come into it.
+            known = {}
+            self._known = (changes, known)
         key = (kind, subresource, operation)
-        found = self._known.get(key, NO_MATCH)
+        found = known.get(key, NO_MATCH)
         if found is NO_MATCH:
-            found = self._known[key] = self._matched(*key, None)
+            found = known[key] = self._matched(*key, None)
         return found  # type: ignore[no-any-return]  # a Kind or None
 
     def _matched(

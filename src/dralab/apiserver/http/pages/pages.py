@@ -80,8 +80,8 @@ class Pages:
         self.address = address
         self.issuer = resources.context.issuer
         self.remote = RemoteVersions(resources.context)
-        self._cached: dict[tuple[str, ...], tuple[bytes, str]] = {}
-        self._changes = -1
+        # As of so many changes of the kinds; exchanged whole, as several threads may make them.
+        self._cached: tuple[int, dict[tuple[str, ...], tuple[bytes, str]]] = (-1, {})
         self.health = HealthPages(resources.context)
         self.component = ComponentPages(
             resources.context.clock, version.gitVersion, f"{version.major}.{version.minor}"
@@ -202,13 +202,15 @@ class Pages:
     ) -> HttpResponse:
         """Answer with a document of discovery, kept until the kinds change."""
         kinds = self.resources.kinds
-        if self._changes != kinds.changes:
-            self._cached.clear()
-            self._changes = kinds.changes
-        found = self._cached.get(place)
+        changes = kinds.changes
+        as_of, cached = self._cached
+        if as_of != changes:
+            cached = {}
+            self._cached = (changes, cached)
+        found = cached.get(place)
         if found is None:
             body = orjson.dumps(made(kinds))
-            found = self._cached[place] = (body, hashlib.sha512(body).hexdigest().upper())
+            found = cached[place] = (body, hashlib.sha512(body).hexdigest().upper())
         body, digest = found
         if place == ("root",):
             return self._json(request, orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2))

@@ -32,7 +32,7 @@ class Parameters:
 
     def __init__(self, forms: Forms) -> None:
         self.forms = forms
-        self._values: dict[tuple[Key, str], tuple[int, Any]] = {}
+        self._values: dict[tuple[Key, str], tuple[Stored, Any]] = {}
 
     def of(self, policy: AdmissionPolicy, binding: PolicyBinding, review: Review) -> Sequence[Any]:
         """Return the parameters; None means: evaluate the policy without one. ParameterError."""
@@ -87,10 +87,11 @@ class Parameters:
     def _value(self, kind: Kind, stored: Stored, scope: RequestScope) -> Any:
         place = (stored.key, kind.api_version)
         kept = self._values.get(place)
-        if kept is not None and kept[0] == stored.revision:
+        # Not the same revision: one that was taken back is given to another write.
+        if kept is not None and kept[0] is stored:
             return kept[1]
         found = from_json(self.forms.shown(kind, stored.value, scope))
         if len(self._values) >= KEPT:
             self._values.clear()
-        self._values[place] = (stored.revision, found)
+        self._values[place] = (stored, found)
         return found
