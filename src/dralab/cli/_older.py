@@ -17,12 +17,12 @@ from dralab.cli._own_generation import found, named, own
 from dralab.cli._terminal import echo
 from dralab.objects.claims import has_device_claims, uses_claims
 from dralab.objects.metadata import full_key, spec_of
-from dralab.prototypes.findings import copied
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import GenerationCluster, PlacedPod, PlacementResult
 from dralab.prototypes.v1 import V1Cluster
 from dralab.scheduling.reasons import unavailable
 from dralab.values.json_types import JsonDict
+from dralab.values.patches import copied
 
 if TYPE_CHECKING:
     from dralab.explanation.causes import Diagnosis

@@ -12,6 +12,7 @@ from dralab.objects.metadata import annotations_of, is_deleting, key_of, labels_
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CONTROLLER_REVISIONS
 from dralab.values.json_types import JsonDict
+from dralab.values.patches import in_order
 
 # DaemonSets label their pods and their revisions alike.
 DAEMON_HASH: Final = "controller-revision-hash"
@@ -92,7 +93,8 @@ class Revisions:
                 "annotations": dict(annotations_of(owner)),
                 "ownerReferences": [self.owned.reference(owner)],
             },
-            "data": {"spec": {"template": _sorted({**template, "$patch": "replace"})}},
+            # Clients compare it with their own encoding, byte by byte (`pkg/controller/daemon`).
+            "data": {"spec": {"template": in_order({**template, "$patch": "replace"})}},
             "revision": number,
         }
         try:
@@ -101,19 +103,6 @@ class Revisions:
             if error.reason != "AlreadyExists":
                 raise
         return name
-
-
-def _sorted(value: Any) -> Any:
-    """Return a value with the keys of its maps in order, as Go encodes them.
-
-    Clients compare a revision's data with their own encoding of the template byte by byte
-    (`pkg/controller/daemon` `Match`).
-    """
-    if isinstance(value, dict):
-        return {name: _sorted(value[name]) for name in sorted(value)}
-    if isinstance(value, list):
-        return [_sorted(item) for item in value]
-    return value
 
 
 def _template(revision: JsonDict) -> dict[str, Any]:

@@ -85,15 +85,6 @@ def identity(item: Mapping[str, Any]) -> tuple[str, str, str, str]:
     )
 
 
-def copied(value: Any) -> Any:
-    """Return a deep copy of plain data."""
-    if isinstance(value, dict):
-        return {key: copied(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [copied(item) for item in value]
-    return value
-
-
 def of_level(findings: Iterable[Finding], level: str) -> list[Finding]:
     """Return the findings of one level."""
     return [finding for finding in findings if finding.level == level]

@@ -18,7 +18,6 @@ from dralab.objects.metadata import spec_of, status_of
 from dralab.prototypes.findings import (
     Finding,
     NormalizedDocument,
-    copied,
     identity,
     invalid,
     legacy,
@@ -29,6 +28,7 @@ from dralab.prototypes.placement import PlacedDevice, PlacedPod, PlacementResult
 from dralab.prototypes.searching import SearchedCluster
 from dralab.prototypes.shape import Shape, checked, standard
 from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.patches import copied
 from dralab.values.quantity import parse_any
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from dralab.prototypes.conversion import reading
 from dralab.prototypes.conversion.expressions import literal
 from dralab.prototypes.conversion.neutral import Note, Scene
 from dralab.prototypes.conversion.writing import V1, amount_text, label
-from dralab.prototypes.findings import copied
 from dralab.prototypes.own import ANY, OwnCluster, OwnGeneration
 from dralab.values.json_types import JsonDict
+from dralab.values.patches import copied
 from dralab.values.quantity import render
 
 EVERY_DEVICE = "every-device"

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from dralab.prototypes.evolution import normalize as evolution
 from dralab.prototypes.evolution.kinds import API_VERSION, MAX_DEVICES
-from dralab.prototypes.findings import Finding, NormalizedDocument, copied, of_level
+from dralab.prototypes.findings import Finding, NormalizedDocument, of_level
 from dralab.values.json_types import JsonDict
+from dralab.values.patches import copied
 
 CARD: Final = re.compile(r"^([a-z]+-\d+)(-|$)")
 

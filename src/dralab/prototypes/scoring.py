@@ -17,9 +17,9 @@ from dralab.allocation.search.alternatives import RefusedError
 from dralab.allocation.search.backtracking import BudgetError
 from dralab.allocation.search.eligibility import SearchError
 from dralab.objects.metadata import spec_of
-from dralab.prototypes.findings import copied
 from dralab.prototypes.placement import GenerationCluster, PlacedPod
 from dralab.values.json_types import JsonDict
+from dralab.values.patches import copied
 
 MOST_WAYS: Final = 10_000
 STEPS: Final = 1_000_000  # of one search

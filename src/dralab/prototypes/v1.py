@@ -13,7 +13,7 @@ from dralab.api.resource.files import ResourceCheck
 from dralab.objects.claims import allocation_of, pod_claims, results_of, uses_of
 from dralab.objects.extended_resources import SYNTHETIC
 from dralab.objects.metadata import annotations_of, full_key, status_of
-from dralab.prototypes.findings import NormalizedDocument, copied, invalid
+from dralab.prototypes.findings import NormalizedDocument, invalid
 from dralab.prototypes.placement import (
     PlacedDevice,
     PlacedPod,
@@ -24,6 +24,7 @@ from dralab.prototypes.shape import standard
 from dralab.scheduling.snapshot import Placed, Snapshot
 from dralab.scheduling.state import Refusal
 from dralab.values.json_types import JsonDict
+from dralab.values.patches import copied
 
 API_VERSION: Final = "resource.k8s.io/v1"
 VERSIONS: Final = (API_VERSION, "resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2")

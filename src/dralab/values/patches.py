@@ -66,6 +66,15 @@ def copied(value: Document) -> Document:
     return value
 
 
+def in_order(value: Document) -> Document:
+    """Return a JSON value with the keys of its maps sorted, as Go encodes them."""
+    if isinstance(value, dict):
+        return {key: in_order(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [in_order(item) for item in value]
+    return value
+
+
 def same(left: Document, right: Document) -> bool:
     """Return whether two JSON values are equal; true is not 1, but 1 is 1.0.
 

@@ -24,6 +24,7 @@ from dralab.apiserver.verbs.empty_fields import located, restored
 from dralab.apiserver.verbs.state import ownership, typed_objects
 from dralab.apiserver.verbs.state.context import Scope, key_of, metadata_of
 from dralab.objects.metadata import is_deleting
+from dralab.values import patches
 from dralab.values.json_types import JsonDict
 
 NAME_TRIES: Final = 8
@@ -247,17 +248,8 @@ def in_order(kind: Kind, scope: Scope, value: JsonDict) -> JsonDict:
     # A server written in Go has no structs for these, and writes the keys of maps sorted.
     if "metadata" in value:
         ordered["metadata"] = value["metadata"]
-    ordered |= {part: _sorted(value[part]) for part in sorted(value) if part != "metadata"}
+    ordered |= {part: patches.in_order(value[part]) for part in sorted(value) if part != "metadata"}
     return ordered
-
-
-def _sorted(value: Any) -> Any:
-    """Return a value with the keys of all mappings in it sorted."""
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    if isinstance(value, list):
-        return [_sorted(item) for item in value]
-    return value
 
 
 def invalid(scope: Scope, kind: Kind, name: str, errors: Sequence[FieldError]) -> ApiError:

@@ -19,7 +19,7 @@ from dralab.apiserver.verbs.state.context import Scope, key_of
 from dralab.apiserver.verbs.state.options import NO_REPEATS
 from dralab.values import patches
 from dralab.values.go_text import go_value
-from dralab.values.json_patches import json_patch
+from dralab.values.json_patches import go_json_kind, json_patch
 from dralab.values.json_types import JsonDict
 from dralab.values.patches import MalformedPatch, PatchError, TooManyOperations, UnsupportedPatch
 from dralab.values.strategic import strategic_merge
@@ -58,20 +58,20 @@ def edited(scope: Scope, kind: Kind, current: JsonDict, patch: Any, type: PatchT
         if type == "json":
             if not isinstance(patch, list | None):
                 raise undecodable(
-                    f"json: cannot unmarshal {_go_type(patch)} into Go value of type "
+                    f"json: cannot unmarshal {go_json_kind(patch)} into Go value of type "
                     "[]handlers.jsonPatchOp",
                     type,
                 )
             for each in patch or ():
                 if not isinstance(each, dict | None):
-                    wrong = f"json: cannot unmarshal {_go_type(each)} into Go value of type"
+                    wrong = f"json: cannot unmarshal {go_json_kind(each)} into Go value of type"
                     raise undecodable(f"{wrong} handlers.jsonPatchOp", type)
             value = json_patch(current, patch or [])  # null has no operations, in Go
         elif type == "merge" and patch is None:
             raise ApiError.bad_request("Invalid JSON Patch")
         elif patch is not None and not isinstance(patch, dict):
             raise undecodable(
-                f"json: cannot unmarshal {_go_type(patch)} into Go value of type "
+                f"json: cannot unmarshal {go_json_kind(patch)} into Go value of type "
                 "map[string]interface {}",
                 type,
             )
@@ -142,7 +142,7 @@ def _check_kind(scope: Scope, kind: Kind, value: JsonDict, name: str) -> None:
         if item is not None and not isinstance(item, str):
             why = (
                 "couldn't get version/kind; json parse error: json: cannot unmarshal "
-                f"{_go_type(item)} into Go struct field .{part} of type string"
+                f"{go_json_kind(item)} into Go struct field .{part} of type string"
             )
             raise _refused(value, why, "merge")
     if (version, given) == (kind.api_version, kind.kind):
@@ -238,14 +238,6 @@ def _refused(patch: Any, why: str, type: PatchType, *, alone: bool = False) -> A
     return fields.invalid("", "", [fields.invalid_value("patch", shown, why)])
 
 
-def _go_type(value: Any) -> str:
-    """Return Go's name of the type of a JSON value that is not null."""
-    for each, name in ((str, "string"), (list, "array"), (dict, "object"), (bool, "bool")):
-        if isinstance(value, each):
-            return name
-    return "number"
-
-
 def _apply(
     scope: Scope, kind: Kind, name: str, config: Any, namespace: str, *, subresource: str
 ) -> tuple[Stored, bool]:
@@ -299,7 +291,7 @@ def check_config(kind: Kind, name: str, namespace: str, config: Any) -> None:
     if not isinstance(config, dict):
         raise ApiError.bad_request(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot "
-            f"unmarshal {_go_type(config)} into Go value of type map[string]interface {{}}"
+            f"unmarshal {go_json_kind(config)} into Go value of type map[string]interface {{}}"
         )
     version, kind_name = config.get("apiVersion") or "", config.get("kind") or ""
     if not version or not kind_name or (kind_name, _group_of(version)) != (kind.kind, kind.group):

@@ -44,6 +44,7 @@ from dralab.apiserver.verbs.state.context import (
     raise_conflict,
     storage_key,
 )
+from dralab.objects.conditions import with_condition
 from dralab.values.json_types import JsonDict
 from dralab.values.records import dataclass
 
@@ -197,6 +198,18 @@ def change(
         scope.rules.default(kind, value)
         value = scope.rules.to_hub(kind, value, scope)
         return _replace(scope, kind, live, value, subresource=subresource)
+
+
+def set_condition(scope: Scope, kind: Kind, name: str, condition: JsonDict) -> None:
+    """Set a condition in the status of an object of the cluster."""
+
+    def edit(value: JsonDict) -> JsonDict:
+        status = value.setdefault("status", {})
+        before = status.get("conditions") or ()
+        status["conditions"] = with_condition(before, condition, now=scope.context.now())
+        return value
+
+    change(scope, kind, name, "", edit, subresource="status")
 
 
 def _replace(

@@ -25,7 +25,7 @@ from dralab.prototypes.classic.structured import (
     class_parameters,
     held_by,
 )
-from dralab.prototypes.findings import NormalizedDocument, copied
+from dralab.prototypes.findings import NormalizedDocument
 from dralab.prototypes.k8srm.claim_reader import ConstraintReader, UnallocatableError
 from dralab.prototypes.k8srm.expressions import K8srmExpressions
 from dralab.prototypes.placement import PlacedDevice, PlacedPod, PlacementResult, UnplacedPod
@@ -33,6 +33,7 @@ from dralab.prototypes.searching import SearchedCluster
 from dralab.scheduling.pods import PodInfo
 from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.labels import node_selector_accepts
+from dralab.values.patches import copied
 
 REQUEST: Final = "devices"
 READY: Final = "Ready"

@@ -15,9 +15,10 @@ from dralab.prototypes.classic.kinds import (
     STATE,
     STATE_GROUP,
 )
-from dralab.prototypes.findings import Finding, NormalizedDocument, copied, identity, invalid
+from dralab.prototypes.findings import Finding, NormalizedDocument, identity, invalid
 from dralab.prototypes.shape import Shape, misshapen, standard
 from dralab.values.json_types import JsonDict
+from dralab.values.patches import copied
 
 STATES: Final = f"{STATE_GROUP}/{DRIVER_VERSION}"
 PARAMETERS: Final = f"{DRIVER}/{DRIVER_VERSION}"

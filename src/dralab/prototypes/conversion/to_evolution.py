@@ -24,8 +24,8 @@ from dralab.prototypes.conversion.writing import (
     metadata,
     rules_of,
 )
-from dralab.prototypes.findings import copied
 from dralab.values.json_types import JsonDict
+from dralab.values.patches import copied
 
 
 class ToEvolution(SceneWriter):

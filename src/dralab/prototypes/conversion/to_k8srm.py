@@ -17,9 +17,9 @@ from dralab.prototypes.conversion.neutral import (
     Option,
 )
 from dralab.prototypes.conversion.writing import SceneWriter, amount_text, metadata
-from dralab.prototypes.findings import copied
 from dralab.prototypes.k8srm.kinds import API_VERSION as K8SRM
 from dralab.values.json_types import JsonDict
+from dralab.values.patches import copied
 
 
 class ToK8srm(SceneWriter):

@@ -26,9 +26,9 @@ from dralab.prototypes.conversion.writing import (
     metadata,
     rules_of,
 )
-from dralab.prototypes.findings import copied
 from dralab.prototypes.k8srm.claim_forms import NO_MAXIMUM
 from dralab.values.json_types import JsonDict
+from dralab.values.patches import copied
 
 Counter = tuple[str, str]
 

@@ -17,11 +17,12 @@ from dralab.prototypes.claim_names import evolution_claim
 from dralab.prototypes.evolution.expressions import EvolutionExpressions
 from dralab.prototypes.evolution.kinds import API_VERSION, FINALIZER, MAX_RESERVED_FOR
 from dralab.prototypes.evolution.normalize import unknown_requests
-from dralab.prototypes.findings import NormalizedDocument, copied
+from dralab.prototypes.findings import NormalizedDocument
 from dralab.prototypes.k8srm.claim_reader import ANY_CLASS, UnallocatableError
 from dralab.prototypes.placement import PlacedDevice, PlacedPod, PlacementResult, UnplacedPod
 from dralab.prototypes.searching import SearchedCluster
 from dralab.values.json_types import JsonDict
+from dralab.values.patches import copied
 from dralab.values.quantity import parse_any, render
 
 EVERYBODY: Final = "evolution"

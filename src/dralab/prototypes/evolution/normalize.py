@@ -14,7 +14,6 @@ from dralab.prototypes.evolution.kinds import API_VERSION, KINDS, MAX_DOMAIN, MA
 from dralab.prototypes.findings import (
     Finding,
     NormalizedDocument,
-    copied,
     identity,
     invalid,
     legacy,
@@ -25,6 +24,7 @@ from dralab.prototypes.shape import Shape, misshapen, standard
 from dralab.prototypes.written import Written, unique
 from dralab.values.json_types import JsonDict
 from dralab.values.names import c_identifier_problems, label_problems, subdomain_problems
+from dralab.values.patches import copied
 from dralab.values.quantity import parse_any
 from dralab.values.version import is_version
 

@@ -7,10 +7,11 @@ Shapes were checked before.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dralab.prototypes.findings import Finding, copied
+from dralab.prototypes.findings import Finding
 from dralab.prototypes.k8srm import expressions
 from dralab.prototypes.written import Written, unique
 from dralab.values.json_types import JsonDict
+from dralab.values.patches import copied
 from dralab.values.quantity import parse_any
 
 MAX_CONFIGS: Final = 32

@@ -10,7 +10,7 @@ from dralab.allocation.outcome import ClaimAllocation
 from dralab.allocation.problem import DeviceId, InUse, Problem
 from dralab.objects.claims import has_device_claims, uses_claims
 from dralab.objects.metadata import status_of
-from dralab.prototypes.findings import NormalizedDocument, copied
+from dralab.prototypes.findings import NormalizedDocument
 from dralab.prototypes.k8srm import claim_reader, pool_reader, reading
 from dralab.prototypes.k8srm.claim_forms import MAX_CONFIGS
 from dralab.prototypes.k8srm.claim_reader import AskedClaim, UnallocatableError
@@ -21,6 +21,7 @@ from dralab.prototypes.k8srm.pod_claims import claim_name
 from dralab.prototypes.placement import PlacedDevice, PlacedPod, PlacementResult, UnplacedPod
 from dralab.prototypes.searching import SearchedCluster
 from dralab.values.json_types import JsonDict
+from dralab.values.patches import copied
 
 MAX_CONFIG_BYTES: Final = 16 * 1024
 

@@ -12,7 +12,6 @@ from dralab.objects.metadata import metadata_of, spec_of
 from dralab.prototypes.findings import (
     Finding,
     NormalizedDocument,
-    copied,
     identity,
     invalid,
     legacy,
@@ -40,6 +39,7 @@ from dralab.prototypes.spelling import respell
 from dralab.prototypes.written import Written, unique
 from dralab.values.json_types import JsonDict
 from dralab.values.names import subdomain_problems
+from dralab.values.patches import copied
 from dralab.values.quantity import parse_any
 from dralab.values.version import is_version
 

@@ -27,7 +27,6 @@ from dralab.apiserver.outgoing.targets import (
 from dralab.apiserver.verbs import writing
 from dralab.apiserver.verbs.state.context import Context
 from dralab.kernel.clock import SECOND, WallClock
-from dralab.objects.conditions import with_condition
 from dralab.values.json_types import JsonDict
 from dralab.values.records import dataclass
 
@@ -208,17 +207,10 @@ class RemoteVersions:
             "reason": reason,
             "message": message,
         }
-
-        def edit(value: JsonDict) -> JsonDict:
-            status = value.setdefault("status", {})
-            before = status.get("conditions") or ()
-            status["conditions"] = with_condition(before, condition, now=self.context.now())
-            return value
-
         kind = self.context.kinds.find("apiregistration.k8s.io", "v1", "apiservices")
         scope = self.context.own_write(SERVER)
         try:
-            writing.change(scope, kind, remote.name, "", edit, subresource="status")
+            writing.set_condition(scope, kind, remote.name, condition)
         except ApiError:
             return  # it has gone meanwhile
 

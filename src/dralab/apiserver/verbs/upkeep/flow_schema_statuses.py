@@ -8,7 +8,7 @@ from typing import Final
 from dralab.api.status import ApiError
 from dralab.apiserver.verbs import writing
 from dralab.apiserver.verbs.state.context import Context, key_of
-from dralab.objects.conditions import condition_of, with_condition
+from dralab.objects.conditions import condition_of
 from dralab.objects.metadata import is_deleting, spec_of
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -55,16 +55,9 @@ class FlowSchemaStatuses:
         known = condition_of(schema, "Dangling") or {}
         if all(known.get(part) == item for part, item in wanted.items()):
             return
-
-        def edit(value: JsonDict) -> JsonDict:
-            status = value.setdefault("status", {})
-            before = status.get("conditions") or ()
-            status["conditions"] = with_condition(before, wanted, now=self.context.now())
-            return value
-
         scope = self.context.own_write(MANAGER)
         try:
-            writing.change(scope, kind, name, "", edit, subresource="status")
+            writing.set_condition(scope, kind, name, wanted)
         except ApiError as error:
             if error.reason not in {"Conflict", "NotFound"}:
                 raise
