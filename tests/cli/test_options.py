@@ -65,3 +65,22 @@ def test_help_shows_what_is_required_and_the_defaults():
     assert "--kind [a|b] Which. [default: a]" in told
     assert "--rate FLOAT RANGE Per second. [default: 5; x>=0]" in told
     assert told.endswith("--help Show this message and exit.")
+
+
+def test_options_of_a_class_in_a_class_are_options_of_the_command():
+    @dataclass(frozen=True, kw_only=True)
+    class Inner:
+        deep: str = opt("Deep.", default="")
+
+    @dataclass(frozen=True, kw_only=True)
+    class Outer:
+        inner: Inner
+        near: str = opt("Near.", default="")
+
+    @click.command
+    @options
+    def command(outer: Outer) -> None:
+        click.echo(f"{outer.inner.deep} {outer.near}")
+
+    done = CliRunner().invoke(command, ["--deep", "a", "--near", "b"])
+    assert (done.exit_code, done.output) == (0, "a b\n")

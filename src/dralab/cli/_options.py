@@ -114,12 +114,15 @@ def options_of(declaring: Callable[..., Any]) -> Callable[[Command], Command]:
 
 def _made(parameters: Iterable[inspect.Parameter]) -> Iterator[Decorator]:
     for each in parameters:
-        if isinstance(each.default, DeclaredOption):
-            yield each.default.make(each.name, each.annotation)
-        elif _is_group(each.annotation):
-            for part in fields(each.annotation):
-                if isinstance(part.default, DeclaredOption):  # all of them are
-                    yield part.default.make(part.name, part.type)
+        yield from _made_of(each.name, each.annotation, each.default)
+
+
+def _made_of(name: str, of: Any, default: Any) -> Iterator[Decorator]:
+    if isinstance(default, DeclaredOption):
+        yield default.make(name, of)
+    elif _is_group(of):
+        for part in fields(of):
+            yield from _made_of(part.name, part.type, part.default)
 
 
 def _is_group(of: Any) -> bool:
