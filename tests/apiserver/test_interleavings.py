@@ -28,12 +28,11 @@ SEEDS = 20
 THREAD = ""  # of a program in the process of the server
 # Seeds that found something: what was wrong then.
 FOUND = {
-    62: "a quota counted a pod that was taken back",
-    71: "an index lacked a pod that was written beside one that was taken back",
-    104: "the address of a service stayed that was taken back",
-    143: "a request ended with KeyError while a FlowSchema was written",
-    176: "requests were classified by FlowSchemas that had been replaced",
-    251: "a definition was served that was taken back",
+    4: "requests were classified by FlowSchemas that had been replaced",
+    22: "a quota counted a pod that was taken back",
+    90: "an index lacked a pod that was written beside one that was taken back",
+    257: "a definition was served that was taken back",
+    344: "a policy acted that was taken back",
 }
 AGAIN = (
     'pytest -m "not conformance" tests/apiserver/test_interleavings.py --seeds 1 --first-seed {}'
