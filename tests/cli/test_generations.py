@@ -289,7 +289,7 @@ def test_a_pod_with_device_claims_alone_tells_its_generation(files):
 def test_nothing_to_allocate_is_said(files):
     result = run("allocate", "-f", files[0])
     assert result.exit_code == 0
-    assert "nothing in the input asks for devices" in result.stderr
+    assert "nothing in the input asks for devices of k8srm" in result.stderr
 
 
 def test_allocate_and_explain_read_older_generations(files):

@@ -87,49 +87,42 @@ def as_today(source: InventorySource, api: str) -> list[JsonDict]:
     return converted(generations.objects(source.files, api), api)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenPods:
-    """Which pods are placed: those of some names or of a namespace; without either, all."""
+def _waiting(
+    pods: Iterable[JsonDict], api: str, names: Sequence[str] = (), namespace: str = ""
+) -> list[JsonDict]:
+    """Return the pods without a node: those of some names, or all but those of other schedulers.
 
-    names: Sequence[str] = ()
-    namespace: str = ""
-    node: str = ""
-
-    def of(self, pods: Iterable[JsonDict], api: str) -> tuple[list[JsonDict], int]:
-        """Return the pods without a node, and how many of today's are left to its scheduler.
-
-        UsageError: a name is none of theirs.
-        """
-        known = {full_key(pod): pod for pod in pods}
-        waiting = [
-            pod
-            for key, pod in known.items()
-            if not spec_of(pod).get("nodeName") and self.namespace in {"", key.namespace}
-        ]
-        if not self.names:
-            # Beside today's pods of k8srm: theirs is another scheduler.
-            mine = [
-                pod
-                for pod in waiting
-                if api != "k8srm" or has_device_claims(pod) or not uses_claims(pod)
-            ]
-            return mine, len(waiting) - len(mine)
-        chosen = []
-        for name in self.names:
-            found = [pod for pod in waiting if name in {str(full_key(pod)), full_key(pod).name}]
-            if not found:
-                raise click.UsageError(
-                    f"no pod {name!r} waits; known pods: {', '.join(map(str, known)) or 'none'}"
-                )
-            chosen += found
-        return chosen, 0
+    UsageError: a name is none of theirs.
+    """
+    known = {full_key(pod): pod for pod in pods}
+    waiting = {
+        key: pod
+        for key, pod in known.items()
+        if not spec_of(pod).get("nodeName") and namespace in {"", key.namespace}
+    }
+    chosen = []
+    for name in names:
+        found = [pod for key, pod in waiting.items() if name in {str(key), key.name}]
+        if not found:
+            raise click.UsageError(
+                f"no pod {name!r} waits; known pods: {', '.join(map(str, known)) or 'none'}"
+            )
+        chosen += found
+    # Beside today's pods of k8srm: theirs is another scheduler.
+    return chosen or [
+        pod
+        for pod in waiting.values()
+        if api != "k8srm" or has_device_claims(pod) or not uses_claims(pod)
+    ]
 
 
 def allocate_older(
     source: InventorySource,
     api: str,
-    chosen: ChosenPods,
+    names: Sequence[str],
     *,
+    namespace: str,
+    node: str,
     policy: str,
     output: str,
     verbose: bool,
@@ -145,16 +138,15 @@ def allocate_older(
     if apply:
         with source.server_of(generation) as server:
             cluster = generation.cluster(server.objects(), server.refused)
-            pods, others = chosen.of(cluster.pods(), api)
-            results = list(_placed(cluster, pods, chosen.node, every=True, write=server.write))
+            pods = _waiting(cluster.pods(), api, names, namespace)
+            results = list(_placed(cluster, pods, node, every=True, write=server.write))
     else:
         cluster = source.cluster_of(generation)
-        pods, others = chosen.of(cluster.pods(), api)
-        results = list(_placed(cluster, pods, chosen.node))
+        pods = _waiting(cluster.pods(), api, names, namespace)
+        results = list(_placed(cluster, pods, node))
     refused = [each for each in results if not isinstance(each[1], PlacedPod)]
     if not results:
-        left = f"; {others} pods with other claims wait for another scheduler" if others else ""
-        echo(f"nothing in the input asks for devices{left}", err=True)
+        echo(f"nothing in the input asks for devices of {api}", err=True)
     reasons = [f"{_title(placement.pod)}: {why.brief}" for _, placement, why in refused]
     if output == "table":
         echo_placed((row for _, placed, _ in results for row in _rows(placed)), reasons)
@@ -200,8 +192,7 @@ def explain_older(
     told: list[dict[str, Any]] = []
     names = []
     cluster = source.cluster_of(named(api))
-    pods, _ = ChosenPods().of(cluster.pods(), api)
-    for pod, placement, why in _placed(cluster, pods, node):
+    for pod, placement, why in _placed(cluster, _waiting(cluster.pods(), api), node):
         key = full_key(pod)
         names.append(str(key))
         if name is not None and name not in {str(key), key.name}:

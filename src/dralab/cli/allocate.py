@@ -11,13 +11,7 @@ from dralab.allocation.policy.policies import POLICIES, Policy
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource
 from dralab.cli._k8srm_stages import allocate_stages, are_stages
-from dralab.cli._older import (
-    ChosenPods,
-    allocate_older,
-    echo_placed,
-    nothing_asked,
-    older_generation,
-)
+from dralab.cli._older import allocate_older, echo_placed, nothing_asked, older_generation
 from dralab.cli._options import arg, opt, options
 from dralab.cli._output import chosen_by, echo_objects, formats
 from dralab.cli._own_generation import api_option
@@ -111,12 +105,8 @@ def allocate(
     else:
         older = older_generation(source, api)
     if older:
-        chosen = ChosenPods(names=names, namespace=namespace, node=node)
-        sys.exit(
-            allocate_older(
-                source, older, chosen, policy=policy, output=output, verbose=verbose, apply=apply
-            )
-        )
+        choice = {"namespace": namespace, "node": node, "policy": policy, "output": output}
+        sys.exit(allocate_older(source, older, names, **choice, verbose=verbose, apply=apply))
     cluster = objects.snapshot(source)
     objects.check_node(cluster, node)
     if policy == OPTIMAL:

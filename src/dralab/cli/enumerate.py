@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,6 @@ from dralab.objects.metadata import full_key
 MAX_STEPS: Final = 50_000_000
 NODE: Final = opt("Only on this node.", metavar="NODE")
 COUNT: Final = opt("Print only the number of sets.")
-MORE: Final = "there are more sets: raise --limit, or --count them"
 LIMIT: Final = opt("Print at most so many sets.", least=1, default=1_000_000)
 
 
@@ -86,13 +85,8 @@ def allocations(
                 echo(f"{place}: {number}", err=True)
             echo(len(sets))
     else:
-        if output == "json":
-            echo_json([{"node": place, "devices": devices} for place, devices in sets[:limit]])
-        else:
-            for place, devices in sets[:limit]:
-                echo(f"{place}: {' '.join(devices)}")
-        if len(sets) > limit:
-            echo(MORE, err=True)
+        found = ({"node": place, "devices": devices} for place, devices in sets)
+        _print(found, limit, output, "{node}: {devices}")
     sys.exit(0 if sets else 1)
 
 
@@ -121,33 +115,39 @@ def partitions(
     if not chosen:
         echo("the input has no partitionable device", err=True)
         sys.exit(1)
-    found: list[dict[str, Any]] = []
-    for place, card in chosen:
-        number = 0
-        for devices in core.partition_sets(card):
-            number += 1
-            if count:
-                continue
-            if limit == 0:
-                break
-            limit -= 1
-            names = [device.name for device in devices]
-            if output == "json":
-                found.append({"node": place, "card": card.name, "devices": names})
-            else:
-                echo(f"[{' '.join(names)}]")
+    if count:
+        cards: list[dict[str, Any]] = [
+            {"node": place, "card": card.name, "count": sum(1 for _ in core.partition_sets(card))}
+            for place, card in chosen
+        ]
+        for each in cards:
+            echo("{node}: {card}: {count} sets".format(**each), err=True)
+        if output == "json":
+            echo_json({"count": sum(each["count"] for each in cards), "cards": cards})
         else:
-            echo(f"{place}: {card.name}: {number} sets", err=True)
-            if count:
-                found.append({"node": place, "card": card.name, "count": number})
-                if output != "json":
-                    echo(number)
-            continue
-        echo(MORE, err=True)
-        break
+            echo("\n".join(str(each["count"]) for each in cards))
+        return
+    found = (
+        {"node": place, "card": card.name, "devices": [device.name for device in devices]}
+        for place, card in chosen
+        for devices in core.partition_sets(card)
+    )
+    _print(found, limit, output, "[{devices}]")
+
+
+def _print(sets: Iterable[dict[str, Any]], limit: int, output: str, line: str) -> None:
+    """Print sets of devices as they are found, at most so many."""
+    shown = []
+    for number, each in enumerate(sets):
+        if number == limit:
+            echo("there are more sets: raise --limit, or --count them", err=True)
+            break
+        if output == "json":
+            shown.append(each)
+        else:
+            echo(line.format(**each | {"devices": " ".join(each["devices"])}))
     if output == "json":
-        total = sum(card["count"] for card in found) if count else 0
-        echo_json({"count": total, "cards": found} if count else found)
+        echo_json(shown)
 
 
 def _pod_named(cluster: Any, name: str) -> Any:
