@@ -9,7 +9,6 @@ from dralab.cli._placing_server import Server
 from dralab.components.nodes import equip
 from dralab.components.simulated import SimulatedCluster
 from dralab.objects.conditions import condition_of
-from dralab.prototypes.findings import copied
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import PlacedPod
 from dralab.runtime.resources import (
@@ -19,6 +18,7 @@ from dralab.runtime.resources import (
     PODS,
     RESOURCE_QUOTAS,
 )
+from dralab.values.patches import copied
 from labs import create_all
 
 OBJECTS = """\

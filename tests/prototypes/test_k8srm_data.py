@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from dralab.allocation.check.enumeration import assignments
-from dralab.prototypes.findings import copied
 from dralab.prototypes.k8srm.cluster import K8srmCluster
 from dralab.prototypes.k8srm.normalize import normalize
 from dralab.prototypes.placement import PlacedPod
+from dralab.values.patches import copied
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "testdata"
 K4 = DATA / "k8srm-prototype"

@@ -3,11 +3,11 @@
 import pytest
 
 from dralab.cli._older import why_not
-from dralab.prototypes.findings import copied
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.k8srm.cluster import K8srmCluster
 from dralab.prototypes.k8srm.normalize import normalize
 from dralab.prototypes.placement import PlacedPod
+from dralab.values.patches import copied
 
 API = "devmgmtproto.k8s.io/v1alpha1"
 
