@@ -1,8 +1,9 @@
 """Simulated weeks per real minute.
 
     python -m benchmarks.simulation                 all rows, each in a process of its own
-    python -m benchmarks.simulation openb swf       some: openb swf easy fleet cluster
+    python -m benchmarks.simulation openb swf       some of them
 
+openb, swf, easy, fleet, cluster and kube-scheduler are the groups of rows.
 `openb` and `swf` need the reference traces beside the project, `kube-scheduler` one in PATH or
 DRALAB_KUBE_SCHEDULER. Beside: the FGD authors' own simulator (10 minutes on 2 vCPU, their
 statement) and batkube's published times. One core each, but for the rows with an outside scheduler.
