@@ -50,7 +50,7 @@ workload:
   - {name: p, count: 3, every: 5s, at: 1, duration: 1h30m, cpu: 1, memory: 1Gi, gpus: 1,
      gpu_milli: 200, models: T4, node_labels: {x: y}, priority: -3, queue: q, user: u, scheduler: s}
 scheduler: {name: fgd, strict_order: true}
-lifecycle: {start: {delay: 1s, jitter: 2s}, release: [{name: r, delay: 1, jitter: 0}], failure: 0.5, retries: 2}
+lifecycle: {start: {delay: 1s, jitter: 2s}, release: [{name: r, delay: 1, jitter: 0}], failure: 0.5, retries: 2, checkpoint: 30m, restart: 2m}
 faults:
 - {node: a-1, at: 5s, for: 3s}
 - {happens: 'prepare=slow:3x2', driver: d, at: 1}

@@ -147,7 +147,7 @@ class PodLives(Generic[Task]):
             return self.delays.length_of(stage)
         if task.pod.duration is None:
             return None
-        length, task.fails = self.delays.run(task.pod.duration)
+        length, task.fails = self.delays.run(self.how.life.left(task.pod.duration, task.saved))
         return length
 
     def _let_last(self, task: Task, number: int, length: int | None) -> None:
@@ -173,6 +173,8 @@ class PodLives(Generic[Task]):
             case "end":
                 task.end(self.agenda.now(), failed=task.fails)
                 task.failures += task.fails
+                if task.fails:
+                    task.lose_run(self.agenda.now(), self.how.life)
             case "leave":
                 self.leave(task)
             case _:
@@ -217,9 +219,9 @@ class PodLives(Generic[Task]):
     def interrupt(self, task: Task, reason: str) -> None:
         """Interrupt a pod: it stays on its node, and does nothing there."""
         self.agenda.cancel(task.next)
+        self._count_loss(task)
         task.state, task.next, task.started, task.ended = "Bound", None, None, None
         task.lost, task.reason = True, reason
-        self._count_loss(task)
 
     def resume(self, task: Task) -> None:
         """Restart an interrupted pod's life on its node."""
@@ -228,6 +230,7 @@ class PodLives(Generic[Task]):
     def _count_loss(self, task: Task) -> None:
         task.evictions += 1
         self.evictions += 1
+        task.lose_run(self.agenda.now(), self.how.life)
 
     def _release(self, task: Task) -> None:
         task.next = None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dralab.kernel.events import Event
-from dralab.simulation.lifecycle.model import Pod, PodState
+from dralab.simulation.lifecycle.model import LifeCycle, Pod, PodState
 from dralab.simulation.results.result import Task
 
 
@@ -18,6 +18,7 @@ def pod_task(
     lanes: Sequence[int] = (),
     reason: str = "",
     evictions: int = 0,
+    wasted: int = 0,
 ) -> Task:
     """Return the pod's result; times are nanoseconds since the run began."""
     return Task(
@@ -33,6 +34,7 @@ def pod_task(
         gpu_milli=pod.request.demand,
         reason=reason,
         evictions=evictions,
+        wasted=wasted,
     )
 
 
@@ -44,6 +46,7 @@ class TaskRecord:
     why it waits, or why it failed; `failures` counts how often it did. While it is on a node,
     `stage` is the stage of its life that lasts, `next` the event that ends it, and `fails` whether
     its run will fail; `lost` is whether its run was lost with its node and has not begun anew.
+    `saved` is what a checkpoint keeps of its run time, `wasted` the run time that nothing kept.
     """
 
     pod: Pod
@@ -61,6 +64,8 @@ class TaskRecord:
     stage: int = 0
     fails: bool = False
     lost: bool = False
+    saved: int = 0
+    wasted: int = 0
     next: Event | None = field(default=None, compare=False)
     # The pod's key, made once: millions of pods have one each.
     key: str = field(init=False)
@@ -77,6 +82,15 @@ class TaskRecord:
     def start(self, now: int) -> None:
         """Record its start, again after a lost run."""
         self.state, self.started, self.reason, self.lost = "Running", now, "", False
+
+    def lose_run(self, now: int, life: LifeCycle) -> None:
+        """Record that a run comes to nothing but what its checkpoints keep."""
+        if self.started is None:
+            return
+        ran = (now if self.ended is None else self.ended) - self.started
+        saved = life.saved_of(self.saved, ran)
+        self.wasted += max(0, ran - (saved - self.saved))
+        self.saved = saved
 
     def end(self, now: int, *, failed: bool) -> None:
         """Record its end; its resources are released later."""
@@ -99,6 +113,7 @@ class TaskRecord:
             lanes=lanes,
             reason=self.reason or reason,
             evictions=self.evictions,
+            wasted=self.wasted,
         )
 
     def wait_again(self, reason: str) -> None:

@@ -9,6 +9,7 @@ from dralab.kernel.clock import SECOND
 from dralab.simulation.results.result import NodeSpan, Result, StateSample, Task
 
 BOUND: Final = 10.0
+HOUR: Final = 3600 * SECOND
 SPREAD: Final = ("mean", "median", "p95", "p99", "max")
 Value = float | int | str | None
 
@@ -30,6 +31,8 @@ DEFINITIONS: Final[Mapping[str, str]] = {
     "never_started": "tasks that neither started nor were rejected",
     "success_rate": "succeeded / tasks",
     "evictions": "runs that were lost: preempted, evicted, or on a node that went down",
+    "lost_hours": "run time of runs that failed or were lost, less what checkpoints kept",
+    "lost_gpu_hours": "the same, each hour times the GPUs that the task held",
     "makespan": "seconds from the first submission to the last end",
     "throughput_per_hour": "ended / makespan, per hour",
     "wait": "seconds from submission to start, of tasks that ended",
@@ -134,6 +137,8 @@ def metrics_of(result: Result) -> dict[str, Value]:
         "never_started": sum(task.started is None and task.state != "REJECTED" for task in tasks),
         "success_rate": succeeded / len(tasks) if tasks else None,
         "evictions": sum(task.evictions for task in tasks),
+        "lost_hours": math.fsum(task.wasted for task in tasks) / HOUR,
+        "lost_gpu_hours": math.fsum(t.wasted * t.gpu_milli for t in tasks) / (1000 * HOUR),
         "makespan": makespan,
         "throughput_per_hour": len(ended) / makespan * 3600 if makespan else 0.0,
     }
@@ -281,7 +286,7 @@ def of_pools(result: Result) -> dict[str, Value]:
     return {
         "cost": math.fsum(node.price * node.hours for node in result.nodes),
         "idle_cost": math.fsum(
-            node.price * (node.hours - _covered(used[node.name], node) / (3600 * SECOND))
+            node.price * (node.hours - _covered(used[node.name], node) / HOUR)
             for node in result.nodes
         ),
         "node_hours": math.fsum(node.hours for node in result.nodes),

@@ -76,6 +76,7 @@ class Task(NamedTuple):
     """A job or pod. Times in nanoseconds, None if they never came.
 
     `width` is processors (or CPU cores, at least 1); `lanes` are indices into the lanes it ran on.
+    `wasted` is the time of runs that were lost, less what checkpoints kept of them.
     """
 
     id: str
@@ -90,6 +91,7 @@ class Task(NamedTuple):
     gpu_milli: int = 0
     reason: str = ""
     evictions: int = 0
+    wasted: int = 0
 
 
 class NodeSpan(NamedTuple):

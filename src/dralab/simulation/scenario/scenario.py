@@ -140,6 +140,11 @@ LIFECYCLE: Final = Table(
         "release": STAGES.told("Between its end and the release of its resources."),
         "failure": probability("The probability that a run fails.", default=0.0),
         "retries": whole(default=0),
+        "checkpoint": duration(
+            "One every so often: what ran before the last is not lost. Default: none.",
+            default=0,
+        ),
+        "restart": duration("So much longer takes a run that goes on from one.", default=0),
     }
 )
 TAINT: Final = Table(
@@ -363,6 +368,8 @@ def _conditions(given: Given, machines: ScenarioFleet, seed: int) -> RunConditio
             release=_stages(life.release, "release"),
             failure=life.failure,
             retries=life.retries,
+            checkpoint=life.checkpoint,
+            restart=life.restart,
         ),
         faults=[_fault(entry, names) for entry in faults],
         random_faults=at_random,

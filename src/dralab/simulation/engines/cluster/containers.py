@@ -37,6 +37,10 @@ class ContainerListener(Protocol):
         """A container runs."""
         ...
 
+    def left(self, uid: str, length: int) -> int:
+        """Return how long a run takes now of one that takes so long from its beginning."""
+        ...
+
     def ended(self, uid: str, code: int) -> None:
         """A container has finished or failed; its resources are released later."""
         ...
@@ -114,7 +118,7 @@ class TaskContainers:
     def _timed_one(
         self, start: ContainerStart, length: int, ended: Callable[[ContainerExit], None]
     ) -> "_TimedContainer":
-        length, fails = self.delays.run(length)
+        length, fails = self.delays.run(self.audience.left(start.pod_uid, length))
         timed = _TimedContainer(self, start, ended)
         self._timed.setdefault(start.pod_uid, []).append(timed)
         timed.work(length, int(fails))

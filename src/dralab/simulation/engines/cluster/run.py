@@ -406,6 +406,8 @@ class ClusterRun:
         self._free(task)
         if task.ended is None:
             task.ended = self.cluster.now
+        if failed:
+            task.lose_run(self.cluster.now, self.scenario.conditions.life)
         if failed and not task.pod.owner:
             task.failures += 1
             if task.failures <= self.scenario.conditions.life.retries:
@@ -421,7 +423,7 @@ class ClusterRun:
             return
         task.gone = True
         if task.bound is not None and not task.lost:
-            self.tasks.evict(task)
+            self._lose_run(task)
         self._free(task)
         if task.pod.owner:
             # Its controller makes another one, which is a task of its own.
@@ -430,6 +432,15 @@ class ClusterRun:
             self.tasks.over += 1
             return
         self._begin_anew(task, task.reason or "evicted or preempted")
+
+    def _lose_run(self, task: ClusterTask) -> None:
+        self.tasks.evict(task)
+        task.lose_run(self.cluster.now, self.scenario.conditions.life)
+
+    def left(self, uid: str, length: int) -> int:
+        """Return how long a run takes, less what was saved of the runs before."""
+        task = self.tasks.by_uid.get(uid)
+        return self.scenario.conditions.life.left(length, 0 if task is None else task.saved)
 
     def _begin_anew(self, task: ClusterTask, why: str) -> None:
         # Later events of the old pod are ignored.
@@ -453,7 +464,7 @@ class ClusterRun:
     def _node_lost(self, name: str) -> None:
         for task in self.tasks.by_uid.values():
             if task.node == name and task.bound is not None and not task.is_over and not task.gone:
-                self.tasks.evict(task)
+                self._lose_run(task)
                 task.ended, task.lost = None, True
                 if not task.pod.owner:
                     # It may start again on the same node; a controller's pod is replaced.
