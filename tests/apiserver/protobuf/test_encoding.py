@@ -1,6 +1,7 @@
 """Answers in protobuf: byte for byte those that a real server gave, and readable by the decoder."""
 
 import base64
+import copy
 import json
 from pathlib import Path
 
@@ -110,3 +111,23 @@ def test_the_oldest_messages_are_dropped():
     assert kept.find(("v1", Key("pods", "", "p9"), 9)) == b"x" * 200
     kept.clear()
     assert (kept.size, kept.find(("v1", Key("pods", "", "p9"), 9))) == (0, None)
+
+
+def test_parts_that_are_alike_have_their_own_bytes():
+    def pod(value):
+        container = {"name": "c", "image": "i", "env": [{"name": "A", "value": value}]}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "p"},
+            "spec": {"containers": [container]},
+        }
+
+    one, other = pod("1"), pod("2")
+    first = encode(one)
+    assert encode(other) != first
+    assert encode(copy.deepcopy(one)) == first
+    # A caller may change what it had written.
+    one["spec"]["containers"][0]["env"][0]["value"] = "2"
+    assert encode(one) == encode(other)
+    assert decode(encode(one)) == decode(encode(other)) != decode(first)

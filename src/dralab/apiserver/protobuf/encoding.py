@@ -8,7 +8,7 @@ those that an object has are replaced. `decoding` reads what this writes.
 import base64
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import orjson
@@ -17,10 +17,21 @@ from dralab.api.messages import CRD, LISTS, META, MessageField, Messages
 from dralab.apiserver.protobuf.decoding import BYTES, FIXED64, MAGIC, VARINT
 from dralab.apiserver.protobuf.plans import SCALARS, SPECIAL, plan_of_object
 from dralab.kernel.times import RFC3339, RFC3339_MICRO, SECOND, from_rfc3339
-from dralab.values.remembering import remembered
+from dralab.values.remembering import KnownValues, json_key, remembered
 
 Write = Callable[[Any], bytes]
 SMALL: Final = 128  # numbers of one byte
+CORE: Final = "k8s.io.api.core.v1."
+# Parts that are the same in many objects: most pods are copies of a few.
+ALIKE: Final = {
+    f"{CORE}Affinity",
+    f"{CORE}Container",
+    f"{CORE}PodCondition",
+    f"{CORE}Toleration",
+    f"{CORE}Volume",
+    f"{META}ManagedFieldsEntry",
+}
+KEPT_PARTS: Final = 256  # of each kind; none of them is long
 SUFFIX: Final = b"\x1a\x00\x22\x00"  # Unknown.contentEncoding and contentType, both empty
 
 
@@ -73,7 +84,25 @@ def has_message(api_version: str, kind: str) -> bool:
 def writer(name: str) -> Write:
     """Return the writer of a message or special type by name. KeyError if unknown."""
     special = SPECIAL.get(name) or ("list" if name in LISTS else "")
-    return SPECIAL_WRITERS[special] if special else _message(name).write
+    if special:
+        return SPECIAL_WRITERS[special]
+    return _alike(name) if name in ALIKE else _message(name).write
+
+
+@cache
+def _alike(name: str) -> Write:
+    """Return the writer of a message that remembers what it wrote, by the JSON of the value."""
+    write, known = _message(name).write, KnownValues[bytes, bytes](KEPT_PARTS)
+
+    def write_alike(value: Any) -> bytes:
+        key = json_key(value)
+        found = known.get(key)
+        if found is None:
+            found = write(value)
+            known.keep(key, found)
+        return found
+
+    return write_alike
 
 
 def varint(value: int) -> bytes:
