@@ -5,7 +5,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-MOST: Final = 2048  # each takes 90 KB with TLS
 # In the `state` of ASGI's scope: call it when a request has been let in.
 ADMITTED: Final = "admitted"
 

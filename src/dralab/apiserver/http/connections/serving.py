@@ -28,7 +28,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from dralab.apiserver.http.connections.asgi_base import SMALL, WHOLE_BODY, Answering, AsgiBase
-from dralab.apiserver.http.connections.newcomers import ADMITTED, MOST, Newcomers
+from dralab.apiserver.http.connections.newcomers import ADMITTED, Newcomers
 from dralab.apiserver.http.connections.scopes import CLIENT_CERTIFICATE
 from dralab.apiserver.http.connections.sending import WHOLE_ANSWER
 from dralab.apiserver.http.connections.stream_turns import DIRECT_STREAM
@@ -250,7 +250,7 @@ class _Listener(socket.socket):
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         cap = sys.maxsize if limit == resource.RLIM_INFINITY else limit - reserved(limit)
         self._ending = None
-        if len(self.newcomers) >= MOST or self._next_descriptor(limit) >= cap:
+        if self._next_descriptor(limit) >= cap:
             self._ending = self.newcomers.end_oldest()
         if self._ending is not None:
             raise BlockingIOError
