@@ -32,6 +32,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "explain": "Explain why a claim gets no devices, or these.",
     "what-if": "Show who runs, moves and waits after a change.",
     "ui": "Look at a cluster's devices and waiting pods in a browser.",
+    "mcp": "Let a language model ask about a cluster (MCP).",
     "top": "List devices by driver and node, and who holds them.",
     "snapshot": "Save the devices, claims and pods of a cluster to a file.",
     "plan": "Plan nodes to add or remove, and moves of pods.",
@@ -46,7 +47,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "Begin": ("demo", "up", "generate"),
     "Ask about devices and pods": (
-        "explain", "allocate", "what-if", "plan", "top", "ui", "snapshot",
+        "explain", "allocate", "what-if", "plan", "top", "ui", "mcp", "snapshot",
     ),
     "Design a device API": (
         "validate", "convert", "compare", "cel", "enumerate",

@@ -13,6 +13,7 @@ EXTRAS: Final[Mapping[str, Sequence[str]]] = {
     "etcd": ("grpc", "google.protobuf"),
     "grpc": ("grpc", "google.protobuf"),
     "gym": ("gymnasium",),
+    "mcp": ("mcp",),
     "optimal": ("ortools",),
     "parquet": ("pyarrow",),
     "picture": ("matplotlib",),

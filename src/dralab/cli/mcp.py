@@ -1,0 +1,43 @@
+"""`dralab mcp`: let a language model ask about a cluster, over the Model Context Protocol."""
+
+import click
+
+from dralab.cli import objects
+from dralab.cli._inventory import InventorySource
+from dralab.cli._options import options
+from dralab.kernel.extras import require
+
+
+@click.command(
+    epilog="""Examples:
+
+\b
+  dralab mcp -f dump.yaml
+  dralab mcp --kubeconfig ~/.kube/config
+
+\b
+In the configuration of a client:
+  {"mcpServers": {"dralab": {"command": "dralab", "args": ["mcp", "-f", "dump.yaml"]}}}
+"""
+)
+@options
+def mcp(*, source: InventorySource) -> None:
+    """Serve questions about a cluster to a language model, over standard input and output.
+
+    The tools are explain, what_if, plan and simulate. A cluster is only read, for each question
+    anew; answers have at most 50 rows, simulations 60 s of CPU time and 4 GiB, and scenarios name
+    neither files nor programs. Needs the extra `mcp`.
+    """
+    require("mcp", "dralab mcp")
+    from mcp.server import MCPServer
+
+    from dralab import __version__
+    from dralab.lab.agent_tools import AgentTools
+    from dralab.lab.view import Lab
+
+    asked = source.or_usual_cluster()
+    tools = AgentTools(lambda: Lab(objects.inventory(asked)))
+    server = MCPServer("dralab", version=__version__, log_level="ERROR")
+    for tool in (tools.explain, tools.what_if, tools.plan, tools.simulate):
+        server.add_tool(tool)
+    server.run("stdio")
