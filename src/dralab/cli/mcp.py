@@ -1,5 +1,9 @@
 """`dralab mcp`: let a language model ask about a cluster, over the Model Context Protocol."""
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
 import click
 
 from dralab.cli import objects
@@ -39,5 +43,19 @@ def mcp(*, source: InventorySource) -> None:
     tools = AgentTools(lambda: Lab(objects.inventory(asked)))
     server = MCPServer("dralab", version=__version__, log_level="ERROR")
     for tool in (tools.explain, tools.what_if, tools.plan, tools.simulate):
-        server.add_tool(tool)
+        server.add_tool(_telling(tool))
     server.run("stdio")
+
+
+def _telling(tool: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a tool whose refusals the model reads: the SDK hides what it does not know."""
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    @wraps(tool)
+    def call(*given: Any, **named: Any) -> Any:
+        try:
+            return tool(*given, **named)
+        except (KeyError, TimeoutError, ValueError) as error:
+            raise ToolError(str(error)) from None
+
+    return call
