@@ -20,7 +20,7 @@ from dralab.apiserver.http.connections.serving import AddressInUse, HttpServer, 
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
 from dralab.apiserver.storage import Key, MemoryStore, StorageUnavailable, Stored
 from dralab.apiserver.storage.watching import Hub, WatchLimits
-from dralab.apiserver.verbs.watches import Watching
+from dralab.apiserver.storage.watching.interfaces import Watching
 from dralab.kernel.clock import ManualClock
 from waiting import until
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from dralab.apiserver.access.authorization.attributes import Attributes
 from dralab.apiserver.access.users import User
 from dralab.apiserver.http.negotiation import Encoding
-from dralab.apiserver.storage.watching.interfaces import Spelling
-from dralab.apiserver.verbs.watches import Watching
+from dralab.apiserver.storage.watching.interfaces import Spelling, Watching
 from dralab.values.records import dataclass
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ from dralab.api.kinds import Kind
 from dralab.api.status import ApiError
 from dralab.apiserver.access.scope import MustWait
 from dralab.apiserver.storage import Compacted, FutureRevision, Key, Stored
+from dralab.apiserver.storage.watching.interfaces import Watching
 from dralab.apiserver.verbs.kinds.rules import Rules
 from dralab.apiserver.verbs.state.context import Scope, key_of, revision_of, too_large
 from dralab.apiserver.verbs.state.indexes import INDEXED
 from dralab.apiserver.verbs.state.options import ListOptions, check_list_options
 from dralab.apiserver.verbs.state.selectors import Selection, selection
-from dralab.apiserver.verbs.watches import Watching
 from dralab.values.json_syntax import go_error
 from dralab.values.json_types import JsonObject
 from dralab.values.records import dataclass

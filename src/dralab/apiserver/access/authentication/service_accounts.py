@@ -6,11 +6,12 @@ Source: k8s.io/kubernetes `pkg/serviceaccount` (claims.go, jwt.go, openidmetadat
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from dralab.apiserver.access.authentication import jwt
 from dralab.apiserver.access.authentication.chain import Known
 from dralab.apiserver.access.authentication.errors import Rejected
+from dralab.apiserver.access.scope import RequestScope
 from dralab.apiserver.access.users import User, service_account, service_account_name
 from dralab.apiserver.made_once import made_once
 from dralab.apiserver.storage import Key, Stored
@@ -63,14 +64,6 @@ class Bound:
     node: tuple[str, str] | None = None  # name, and UID where the node is there
 
 
-class StoredObjects(Protocol):
-    """Where the server looks up accounts and the objects that tokens are bound to."""
-
-    def find(self, key: Key) -> Stored | None:
-        """Return an object as it is stored."""
-        ...
-
-
 class ServiceAccountTokens:
     """Signs tokens, and verifies them.
 
@@ -81,7 +74,7 @@ class ServiceAccountTokens:
     def __init__(
         self,
         clock: Clock,
-        objects: StoredObjects,
+        objects: RequestScope,
         unique: Callable[[], str],
         settings: ServiceAccountSettings = STANDARD,
     ) -> None:

@@ -9,7 +9,7 @@ from dralab.apiserver.guarded import guarded_by
 from dralab.apiserver.metrics.families import ServerMetrics
 from dralab.apiserver.storage import Change, Store, Stored
 from dralab.apiserver.storage.watching.groups import Groups, pieces_of
-from dralab.apiserver.storage.watching.interfaces import Spelling, WatchScope
+from dralab.apiserver.storage.watching.interfaces import Spelling, Watching
 from dralab.apiserver.storage.watching.subscription import Piece, Subscription
 from dralab.kernel.clock import SECOND, Clock
 from dralab.values.records import dataclass
@@ -61,7 +61,7 @@ class Hub:
         self._unread: dict[Subscription[Any], None] = {}
         self._stop = store.subscribe(self._deliver)
 
-    def open(self, wanted: WatchScope, spelling: Spelling[Item]) -> Subscription[Item]:
+    def open(self, wanted: Watching, spelling: Spelling[Item]) -> Subscription[Item]:
         """Start a watch: its initial objects, then every change after its revision.
 
         A revision in the future simply waits. Compacted where the changes have been forgotten;
@@ -181,7 +181,7 @@ class Hub:
 class _Counted(Subscription[Item]):
     """A subscription whose unread bytes the hub counts, once for all who share them."""
 
-    def __init__(self, hub: Hub, wanted: WatchScope, spelling: Spelling[Item]) -> None:
+    def __init__(self, hub: Hub, wanted: Watching, spelling: Spelling[Item]) -> None:
         super().__init__(hub.store.lock, wanted, spelling, hub.leave)
         self.hub = hub
 

@@ -5,70 +5,55 @@ from typing import Literal, Protocol, TypeVar
 
 from dralab.apiserver.storage import Change, Stored
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 Item_co = TypeVar("Item_co", covariant=True)
 
 
-class WatchScope(Protocol):
-    """The collection of a watch, the objects it selects, and its start."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watching:
+    """The scope of a watch of one collection, for the hub that carries it out.
 
-    @property
-    def resource(self) -> str:
-        """The collection, as keys name it."""
-        ...
+    First `initial` as ADDED (as of `since`), then a bookmark that ends them if `initial_end`,
+    then every change after `since`. `timeout` is in seconds, None if the client gave none.
+    `version` is the one that is asked for. `bookmarks` tells whether the client wants them now and
+    then. `accepts` is None if every object of the collection (and namespace, and name) is wanted;
+    watches with equal ones share work. `exact` is a condition of it: a field, its reader, and its
+    one value. Of the same collection, equal fields are read alike.
+    """
 
-    @property
-    def version(self) -> str:
-        """The version of the API in which the objects are sent, for metrics."""
-        ...
-
-    @property
-    def namespace(self) -> str:
-        """The namespace, or all of them where it is empty."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """The only name to watch; empty for any."""
-        ...
-
-    @property
-    def accepts(self) -> Callable[[Stored], bool] | None:
-        """The rest of the selection; watches with equal `accepts` share work."""
-        ...
-
-    @property
-    def exact(self) -> tuple[str, Callable[[JsonDict], str], str] | None:
-        """A field, its reader, and the one value that `accepts` accepts; None if it has no such.
-
-        Of the same collection, equal fields are read alike.
-        """
-        ...
-
-    @property
-    def initial(self) -> Sequence[Stored]:
-        """Objects to send as ADDED, as of `since`."""
-        ...
-
-    @property
-    def initial_end(self) -> bool:
-        """Whether a bookmark ends them."""
-        ...
-
-    @property
-    def since(self) -> int:
-        """Changes after this revision are sent."""
-        ...
-
-    @property
-    def bookmarks(self) -> bool:
-        """Whether to send bookmarks now and then."""
-        ...
+    resource: str
+    version: str = ""
+    namespace: str = ""
+    name: str = ""
+    accepts: Callable[[Stored], bool] | None = None
+    exact: tuple[str, Callable[[JsonDict], str], str] | None = None
+    initial: Sequence[Stored] = ()
+    initial_end: bool = False
+    since: int = 0
+    bookmarks: bool = False
+    timeout: float | None = None
 
     def seen(self, change: Change) -> tuple[EventType, Stored] | None:
-        """Return what a change means to the watch, and the state to show; None for nothing."""
-        ...
+        """Return the event that a change causes in this watch, or None.
+
+        An object that enters the selection is ADDED, one that leaves it DELETED: the state
+        before, as of the revision of the change.
+        """
+        if self.namespace and change.key.namespace != self.namespace:
+            return None
+        if self.name and change.key.name != self.name:
+            return None
+        before, after, accepts = change.before, change.after, self.accepts
+        if accepts is not None:
+            if before is not None and not accepts(before):
+                before = None
+            if after is not None and not accepts(after):
+                after = None
+        if after is None:
+            return None if before is None else ("DELETED", change.departed)
+        return ("ADDED" if before is None else "MODIFIED", after)
 
 
 class Spelling(Protocol[Item_co]):

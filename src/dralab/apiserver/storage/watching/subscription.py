@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 
-from dralab.apiserver.storage.watching.interfaces import Spelling, WatchScope
+from dralab.apiserver.storage.watching.interfaces import Spelling, Watching
 
 Item = TypeVar("Item")
 
@@ -31,7 +31,7 @@ class Subscription(Generic[Item]):
     def __init__(
         self,
         lock: AbstractContextManager[Any],
-        wanted: WatchScope,
+        wanted: Watching,
         spelling: Spelling[Item],
         leave: "Callable[[Subscription[Item]], None]",
     ) -> None:
