@@ -3,40 +3,11 @@
 What decides about an answer is left to `asgi`, and how it is sent to `asgi_base`.
 """
 
-from asyncio import CancelledError, InvalidStateError
+from asyncio import CancelledError, Future, InvalidStateError
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 Awaited = TypeVar("Awaited")
-Given_contra = TypeVar("Given_contra", contravariant=True)
-
-
-class Promise(Protocol[Given_contra]):
-    """What an answer is given to: a future, or a `DirectPromise`. In the thread of the loop."""
-
-    def done(self) -> bool:
-        """Whether it has been given something."""
-        ...
-
-    def cancelled(self) -> bool:
-        """Whether it has been cancelled."""
-        ...
-
-    def cancel(self) -> bool:
-        """Give it up."""
-        ...
-
-    def set_result(self, result: Given_contra, /) -> None:
-        """Give it the answer."""
-        ...
-
-    def set_exception(self, exception: BaseException, /) -> None:
-        """Give it an error."""
-        ...
-
-    def add_done_callback(self, call: Callable[[Any], object], /) -> None:
-        """Call something afterwards."""
-        ...
 
 
 class DirectPromise(Generic[Awaited]):
@@ -96,3 +67,7 @@ class DirectPromise(Generic[Awaited]):
         self._done = True
         for call in self._afterwards or ():
             call(self)
+
+
+# What an answer is given to, in the thread of the loop.
+Promise = Future[Awaited] | DirectPromise[Awaited]
