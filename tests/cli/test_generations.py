@@ -119,6 +119,13 @@ def test_validate_reports_states_and_repairs(files, tmp_path):
     assert run("validate", "--strict", "-f", str(tmp_path / "old.yaml")).exit_code == 1
 
 
+def test_claims_are_written_as_they_are_read(files, tmp_path):
+    result = run("validate", files[1], "--write", str(tmp_path / "mended"))
+    assert result.exit_code == 0, result.output
+    claim, _ = yaml.safe_load_all((tmp_path / "mended" / "pod.yaml").read_text())
+    assert claim["spec"]["devices"][0]["name"] == "toy"
+
+
 def test_input_without_a_device_api_asks_for_one(tmp_path):
     (tmp_path / "x.yaml").write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n")
     result = run("validate", "-f", str(tmp_path / "x.yaml"))

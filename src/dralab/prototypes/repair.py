@@ -22,7 +22,7 @@ def repaired(
 ) -> tuple[list[JsonDict], list[Finding]]:
     """Return the normalized objects of a document, and their remaining errors."""
     if report.state != "invalid":
-        return [report.document], []
+        return [copied(report.document)], []
     if api != "evolution":
         return [], of_level(report.findings, "invalid")
     parts = item if isinstance(item, list) else [item]
