@@ -10,32 +10,29 @@ export interface Change {
   about: Named | string;
 }
 
-const NEWS = ["tainted", "unusable"];
+const TROUBLES = ["tainted", "unusable"];
 
 export function changesOfFleet(before: Fleet, after: Fleet): Change[] {
   const { asOf: when, nodes } = after.data, found: Change[] = [];
   const add = (about: Change["about"], text: string) => found.push({ when, text, about });
-  const [was, is] = [placesOf(before), placesOf(after)];
-  for (const name of was.keys()) if (!is.has(name)) add(name, `node ${name} is gone`);
-  for (const [name, node] of is) {
-    const old = was.get(name);
-    if (old === undefined) {
+  for (const name of before.data.nodes.name) if (after.nodeAt(name) < 0) add(name, `node ${name} is gone`);
+  const [was, is] = [troubles(before), troubles(after)];
+  nodes.name.forEach((name, node) => {
+    const old = before.nodeAt(name), status = nodes.status[node]!;
+    if (old < 0) {
       add(name, `node ${name} is new`);
-      continue;
+      return;
     }
-    const status = nodes.status[node]!;
     if (before.data.nodes.status[old] !== status) add(name, `node ${name} is ${status || "schedulable"}`);
-    for (const state of NEWS) {
-      const count = countOf(after, node, state);
-      if (count > countOf(before, old, state)) add(name, `${count} ${state} on node ${name}`);
-    }
+    TROUBLES.forEach((state, at) => {
+      const count = is[at]!.get(node) ?? 0;
+      if (count > (was[at]!.get(old) ?? 0)) add(name, `${count} ${state} on node ${name}`);
+    });
+  });
+  for (const [holder, { count, first }] of onlyIn(after, before)) {
+    add(namedOf(holder), `${holder} has ${several(count)} on ${after.nodeName(after.nodeOf[first]!)}`);
   }
-  const [held, holds] = [before.devicesByHolder, after.devicesByHolder];
-  for (const [holder, devices] of holds) {
-    if (held.has(holder)) continue;
-    add(namedOf(holder), `${holder} has ${several(devices)} on ${after.nodeName(after.nodeOf[devices[0]!]!)}`);
-  }
-  for (const [holder, devices] of held) if (!holds.has(holder)) add(namedOf(holder), `${holder} released ${several(devices)}`);
+  for (const [holder, { count }] of onlyIn(before, after)) add(namedOf(holder), `${holder} released ${several(count)}`);
   return found;
 }
 
@@ -45,19 +42,40 @@ export function changesOfWaiting(before: Waiting, after: Waiting, fleet: Fleet):
   const [was, is] = [before, after].map(({ items }) => new Map(items.map((each) => [title(each), each])));
   const when = after.asOf, found: Change[] = [];
   for (const [name, about] of is!) if (!was!.has(name)) found.push({ when, text: `${name} waits`, about });
-  for (const [name, about] of was!) {
-    if (!is!.has(name) && !fleet.devicesByHolder.has(name)) found.push({ when, text: `${name} does not wait any more`, about });
+  const gone = [...was!].filter(([name]) => !is!.has(name));
+  const holders = new Set(gone.length ? fleet.data.holders : []);
+  for (const [name, about] of gone) {
+    if (!holders.has(name)) found.push({ when, text: `${name} does not wait any more`, about });
   }
   return found;
 }
 
-function placesOf(fleet: Fleet): Map<string, number> {
-  return new Map(fleet.data.nodes.name.map((name, node) => [name, node]));
+/** For each state of trouble, how many devices of each node have it. */
+function troubles(fleet: Fleet): Map<number, number>[] {
+  return TROUBLES.map((state) => {
+    const found = new Map<number, number>(), wanted = fleet.data.states.indexOf(state);
+    fleet.data.devices.state.forEach((each, device) => {
+      if (each !== wanted) return;
+      const node = fleet.nodeOf[device]!;
+      found.set(node, (found.get(node) ?? 0) + 1);
+    });
+    return found;
+  });
 }
 
-function countOf(fleet: Fleet, node: number, state: string): number {
-  const first = fleet.first[node]!, wanted = fleet.data.states.indexOf(state);
-  return fleet.data.devices.state.slice(first, first + fleet.data.nodes.devices[node]!).filter((each) => each === wanted).length;
+/** Who holds devices in one fleet alone: how many, and the first of them. */
+function onlyIn(fleet: Fleet, other: Fleet): Map<string, { count: number; first: number }> {
+  const known = new Set(other.data.holders), { holders } = fleet.data;
+  const found = new Map<string, { count: number; first: number }>();
+  const own = new Set(holders.flatMap((name, at) => (known.has(name) ? [] : [at])));
+  if (!own.size) return found;
+  fleet.data.devices.holders.forEach((each, device) => each.forEach((at) => {
+    if (!own.has(at)) return;
+    const mine = found.get(holders[at]!);
+    if (mine) mine.count += 1;
+    else found.set(holders[at]!, { count: 1, first: device });
+  }));
+  return found;
 }
 
 function namedOf(holder: string): Named {
@@ -65,6 +83,6 @@ function namedOf(holder: string): Named {
   return { kind, namespace, name };
 }
 
-function several(devices: number[]): string {
-  return devices.length === 1 ? "1 device" : `${devices.length} devices`;
+function several(devices: number): string {
+  return devices === 1 ? "1 device" : `${devices} devices`;
 }
