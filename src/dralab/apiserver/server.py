@@ -7,7 +7,7 @@ from dralab.api.kinds import Kinds
 from dralab.api.resource.features import CBOR_SERVING, Features, default_of
 from dralab.api.status import ApiError
 from dralab.apiserver.access.admission.services import NETWORK
-from dralab.apiserver.access.audit.events import AuditIds
+from dralab.apiserver.access.audit.ids import AuditIds
 from dralab.apiserver.access.authentication.chain import Authentication
 from dralab.apiserver.access.authentication.errors import UnusableSetting
 from dralab.apiserver.access.authentication.settings import AuthenticationSettings

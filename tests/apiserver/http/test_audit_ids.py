@@ -4,7 +4,7 @@ import asyncio
 import uuid
 from typing import Any
 
-from dralab.apiserver.access.audit.events import AuditIds
+from dralab.apiserver.access.audit.ids import AuditIds
 from dralab.apiserver.http.connections.asgi import AsgiApp, AsgiLimits
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore

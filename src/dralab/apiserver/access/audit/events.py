@@ -9,21 +9,20 @@ k8s.io/apimachinery `util/net` (SourceIPs).
 """
 
 import ipaddress
-import itertools
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import field
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
 from dralab.apiserver import protobuf
+from dralab.apiserver.access.audit.ids import given_id
 from dralab.apiserver.access.audit.log import AuditSink
 from dralab.apiserver.access.audit.policy import AuditLevel, AuditPolicy, Recorded
 from dralab.apiserver.access.authorization.attributes import Attributes, Decision
 from dralab.apiserver.access.users import User
 from dralab.kernel.clock import Clock
-from dralab.kernel.randomness import Randomness
 from dralab.kernel.times import rfc3339_micro
 from dralab.values.json_types import JsonDict
 from dralab.values.records import dataclass
@@ -220,30 +219,3 @@ def _address(text: str) -> str:
         return str(ipaddress.ip_address(text.strip()))
     except ValueError:
         return ""
-
-
-LONGEST: Final = 64  # characters of a client's own ID (k8s.io/apiserver `pkg/audit`)
-COUNTED: Final = 12  # hexadecimal digits
-
-
-class AuditIds:
-    """Names requests: a UUID whose first half is random, once per server, and whose end counts.
-
-    A random UUID for each request would take longer than its route.
-    """
-
-    def __init__(self, randomness: Randomness) -> None:
-        self._start = randomness.uuid("audit-ids")[:-COUNTED]
-        self._numbers = itertools.count()
-
-    def of(self, headers: Mapping[str, str]) -> str:
-        """Return the ID of a request: the client's own if it sends one."""
-        if "audit-id" in headers and (found := given_id(headers)):
-            return found
-        return f"{self._start}{next(self._numbers):012x}"
-
-
-def given_id(headers: Mapping[str, str]) -> str:
-    """Return the ID that a client has chosen, shortened; empty if it may not be sent back."""
-    found = headers.get("audit-id", "")[:LONGEST]
-    return found if found.isprintable() else ""
