@@ -18,7 +18,8 @@ from random import Random
 from typing import Any, Final
 
 from dralab.apiserver.http.connections.asgi import AsgiApp
-from dralab.apiserver.http.connections.serving import HttpServer, listen
+from dralab.apiserver.http.connections.listening import listen
+from dralab.apiserver.http.connections.serving import HttpServer
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.runtime.garbage import collect_rarely

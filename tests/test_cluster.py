@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from dralab.api.status import ApiError
-from dralab.apiserver.http.connections.serving import AddressInUse, ServingError
+from dralab.apiserver.http.connections.listening import AddressInUse, ServingError
 from dralab.apiserver.storage import StorageUnavailable
 from dralab.cluster import Cluster, Options
 from dralab.components.control_plane import ControlPlane

@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dralab.apiserver.http.connections.serving import HttpServer, listen
+from dralab.apiserver.http.connections.listening import listen
+from dralab.apiserver.http.connections.serving import HttpServer
 from dralab.apiserver.http.connections.serving_thread import ServingThread
 from dralab.kernel.clock import SECOND, ManualClock
 from dralab.web.desk import Desk

@@ -230,7 +230,7 @@ class Cluster:
         ServingError for a token without `tls`: no client-go sends one over plain HTTP.
         """
         if self.token and self._ca is None:
-            from dralab.apiserver.http.connections.serving import ServingError
+            from dralab.apiserver.http.connections.listening import ServingError
 
             raise ServingError(
                 "a kubeconfig with a token needs TLS: kubectl sends no token without it"
@@ -312,12 +312,8 @@ class Cluster:
     def _prepare(self) -> None:
         from dralab.apiserver.http.connections.asgi import AsgiApp
         from dralab.apiserver.http.connections.asgi_base import AsgiLimits
-        from dralab.apiserver.http.connections.serving import (
-            HttpServer,
-            ServingError,
-            address,
-            listen,
-        )
+        from dralab.apiserver.http.connections.listening import ServingError, address, listen
+        from dralab.apiserver.http.connections.serving import HttpServer
 
         options = self.options
         sweep()

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from dralab.apiserver.http.connections import tls
-from dralab.apiserver.http.connections.serving import ServingError
+from dralab.apiserver.http.connections.listening import ServingError
 from dralab.cli import apiserver
 from dralab.cli._serving import files_of, listening_on, range_of, switches_of
 

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dralab.apiserver.http.connections.serving import HttpServer, listen
+from dralab.apiserver.http.connections.listening import listen
+from dralab.apiserver.http.connections.serving import HttpServer
 from dralab.apiserver.http.connections.serving_thread import ServingThread
 from dralab.web.own_server import PageApp
 

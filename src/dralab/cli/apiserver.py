@@ -161,7 +161,7 @@ def serve(
     """
     from dralab.api.snapshots.errors import SnapshotError
     from dralab.apiserver.access.authentication.errors import UnusableSetting
-    from dralab.apiserver.http.connections.serving import AddressInUse, ServingError
+    from dralab.apiserver.http.connections.listening import AddressInUse, ServingError
     from dralab.apiserver.storage import StorageUnavailable
     from dralab.apiserver.verbs.upkeep.event_ttl import TTL
     from dralab.cluster import MEMORY, Cluster, Options

@@ -29,7 +29,7 @@ def demo(*, show: bool = opt("Print the manifests of the example and exit.")) ->
 
     Example: `dralab demo`; to keep the same cluster running: `dralab up`
     """
-    from dralab.apiserver.http.connections.serving import AddressInUse
+    from dralab.apiserver.http.connections.listening import AddressInUse
     from dralab.cli.apiserver import DEFAULT, note
     from dralab.cluster import Cluster, Options
     from dralab.components import example

@@ -86,7 +86,7 @@ def node(
 
         print_status(root)
         return
-    from dralab.apiserver.http.connections.serving import ServingError
+    from dralab.apiserver.http.connections.listening import ServingError
     from dralab.components import nodes
     from dralab.contracts.cdi_cache import FileDirectory
     from dralab.kernel.randomness import Randomness

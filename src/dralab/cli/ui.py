@@ -51,7 +51,7 @@ def ui(
     an address to open: it works once, and the next one is printed when it was used. Serves on this
     machine alone until Ctrl-C.
     """
-    from dralab.apiserver.http.connections.serving import ServingError
+    from dralab.apiserver.http.connections.listening import ServingError
 
     desk = _desk(source, path)
     with contextlib.suppress(KeyboardInterrupt), refusing(ServingError):
@@ -93,7 +93,8 @@ def _run_desk(folder: Path) -> "PageAnswers":
 
 
 async def _serve(desk: "PageAnswers", port: int) -> None:
-    from dralab.apiserver.http.connections.serving import HttpServer, listen
+    from dralab.apiserver.http.connections.listening import listen
+    from dralab.apiserver.http.connections.serving import HttpServer
     from dralab.web.own_server import PageApp
 
     loop, over = asyncio.get_running_loop(), asyncio.Event()

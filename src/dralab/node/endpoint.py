@@ -17,8 +17,9 @@ from dralab.apiserver.access.authentication.chain import bearer, unauthorized
 from dralab.apiserver.http.browser_guard import Guard
 from dralab.apiserver.http.connections import tls
 from dralab.apiserver.http.connections.asgi_base import AsgiBase, Outcome
+from dralab.apiserver.http.connections.listening import address, listen
 from dralab.apiserver.http.connections.sending import refused
-from dralab.apiserver.http.connections.serving import HttpServer, address, listen
+from dralab.apiserver.http.connections.serving import HttpServer
 from dralab.apiserver.http.messages import HttpRequest, WatchStream
 from dralab.apiserver.http.proxying.nodes import SECRETS_OF_NODES
 from dralab.apiserver.http.routing import not_found, segments_of

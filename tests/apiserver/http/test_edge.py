@@ -15,8 +15,9 @@ import pytest
 from dralab.api.status import ApiError
 from dralab.apiserver.access.fairness.flow_control import DEFAULT_LEVEL, Flow
 from dralab.apiserver.http.connections.asgi import AsgiApp, AsgiLimits
+from dralab.apiserver.http.connections.listening import AddressInUse, address, listen
 from dralab.apiserver.http.connections.sending import head_of
-from dralab.apiserver.http.connections.serving import AddressInUse, HttpServer, address, listen
+from dralab.apiserver.http.connections.serving import HttpServer
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
 from dralab.apiserver.storage import Key, MemoryStore, StorageUnavailable, Stored
 from dralab.apiserver.storage.watching import Hub, WatchLimits

@@ -11,7 +11,7 @@ import pytest
 from dralab.apiserver.access.users import ADMIN, User
 from dralab.apiserver.http.application import Application
 from dralab.apiserver.http.browser_guard import is_loopback, name_of
-from dralab.apiserver.http.connections.serving import ServingError, listen
+from dralab.apiserver.http.connections.listening import ServingError, listen
 from dralab.apiserver.http.messages import HttpRequest
 from dralab.cluster import Cluster, Options
 

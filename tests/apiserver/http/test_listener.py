@@ -10,8 +10,7 @@ import sys
 
 import pytest
 
-from dralab.apiserver.http.connections.newcomers import Newcomers
-from dralab.apiserver.http.connections.serving import address, listen, reserved
+from dralab.apiserver.http.connections.listening import Newcomers, address, listen, reserved
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from dralab.apiserver.access.authentication.settings import AuthenticationFlags
-from dralab.apiserver.http.connections.serving import Certificate, ServingError
+from dralab.apiserver.http.connections.listening import ServingError
+from dralab.apiserver.http.connections.serving import Certificate
 from dralab.apiserver.http.connections.tls import certificate, front_proxy, token
 from dralab.apiserver.own_address import with_front_proxy
 from dralab.cluster import Cluster, Options

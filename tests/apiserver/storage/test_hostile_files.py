@@ -5,7 +5,7 @@ import os
 import pytest
 
 from dralab.apiserver.http.connections import tls
-from dralab.apiserver.http.connections.serving import ServingError
+from dralab.apiserver.http.connections.listening import ServingError
 from dralab.apiserver.storage import Key, StorageUnavailable, files
 from dralab.apiserver.storage.copies import back_up, restore
 from dralab.apiserver.storage.files import FILE, MARK, RESERVE

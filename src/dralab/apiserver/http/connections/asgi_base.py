@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from dralab.api.status import ApiError
 from dralab.apiserver.http.connections.body_memory import BodyMemory
-from dralab.apiserver.http.connections.newcomers import ADMITTED
+from dralab.apiserver.http.connections.listening import ADMITTED
 from dralab.apiserver.http.connections.promises import DirectPromise, Promise
 from dralab.apiserver.http.connections.read_sockets import (
     NORMAL_CLOSURE,

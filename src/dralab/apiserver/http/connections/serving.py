@@ -6,13 +6,9 @@ large or never end, and a clean stop in any thread that runs the loop.
 
 import asyncio
 import contextlib
-import errno
 import logging
-import os
-import resource
 import socket
 import ssl
-import sys
 import weakref
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Generator, Sequence
@@ -28,7 +24,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from dralab.apiserver.http.connections.asgi_base import SMALL, WHOLE_BODY, Answering, AsgiBase
-from dralab.apiserver.http.connections.newcomers import ADMITTED, Newcomers
+from dralab.apiserver.http.connections.listening import ADMITTED, Listener, Newcomers, address
 from dralab.apiserver.http.connections.scopes import CLIENT_CERTIFICATE
 from dralab.apiserver.http.connections.sending import WHOLE_ANSWER
 from dralab.apiserver.http.connections.stream_turns import DIRECT_STREAM
@@ -43,8 +39,6 @@ from dralab.apiserver.http.connections.uvicorn_answers import (
 from dralab.apiserver.http.messages import LARGEST_MESSAGE
 from dralab.values.records import dataclass
 
-logger = logging.getLogger(__name__)
-
 # What uvicorn says of clients that do not speak HTTP: anyone may make it say so without end.
 CLIENT_ERRORS: Final = logging.getLogger(f"{__name__}.clients")
 CLIENT_ERRORS.setLevel(logging.ERROR)
@@ -55,31 +49,7 @@ HEAD: Final = 64 * 1024  # bytes of request line and headers
 HEAD_TIME: Final = 30.0  # seconds for a head to arrive
 IDLE: Final = 120.0  # seconds that a connection without a request is kept
 DAY: Final = 86_400.0
-BACKLOG: Final = 2048
 ACCEPTED: Final = 16  # connections in a turn of the loop: of a thousand, few delay others
-RESERVE: Final = 128  # descriptors that connections leave to files, nodes and processes
-TOLD_EVERY: Final = 60.0  # seconds between lines about connections that are too many
-
-
-class ServingError(Exception):
-    """The server cannot serve; `str` is one line that says what to do."""
-
-
-class AddressInUse(ServingError):  # noqa: N818 - a fact, named as the system names it
-    """The address is in use already; `holder` is the process that has it, if known."""
-
-    def __init__(self, host: str, port: int, holder: str = "") -> None:
-        super().__init__(host, port, holder)
-        self.host, self.port, self.holder = host, port, holder
-
-    @property
-    def fact(self) -> str:
-        """The problem alone, without the advice."""
-        return f"{self.host}:{self.port} is in use" + (f" by {self.holder}" if self.holder else "")
-
-    def __str__(self) -> str:
-        other = "it" if self.holder else "the other program"
-        return f"{self.fact}: stop {other} or choose another address with --listen"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,41 +59,6 @@ class Certificate:
     certificate: Path
     key: Path
     ca: Path
-
-
-def listen(host: str, port: int, device: str = "") -> socket.socket:
-    """Return a listening socket; port 0 asks for any free port. ServingError.
-
-    With a `device` it takes only what comes in there: other machines may send packets to any
-    address of this one. That needs root, on Linux.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio switches Nagle's algorithm off only where the protocol is named; with it, head and
-    # body of an answer, written apart, are 40 ms apart.
-    found = _Listener(family)
-    try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if device:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
-        found.bind((host, port))
-        found.listen(BACKLOG)
-        found.settimeout(0)
-    except OSError as error:
-        found.close()
-        if error.errno == errno.EADDRINUSE:
-            raise AddressInUse(host, port) from error
-        why = (error.strerror or str(error)).lower()
-        raise ServingError(f"cannot listen on {host}:{port}: {why}") from error
-    except BaseException:
-        found.close()
-        raise
-    return found
-
-
-def address(listener: socket.socket) -> tuple[str, int]:
-    """Return the host and port at which a socket listens."""
-    name = listener.getsockname()
-    return str(name[0]), int(name[1])
 
 
 class HttpServer:
@@ -156,7 +91,7 @@ class HttpServer:
             config.ssl.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         self._server = _Server(config)
         for each in (listener, *others):
-            if isinstance(each, _Listener):
+            if isinstance(each, Listener):
                 each.newcomers = self._server.server_state.newcomers
         self._serving: asyncio.Task[None] | None = None
 
@@ -223,90 +158,6 @@ def _config(edge: AsgiBase, certificate: Certificate | None = None) -> uvicorn.C
         ssl_certfile=str(certificate.certificate) if certificate else None,
         ssl_keyfile=str(certificate.key) if certificate else None,
     )
-
-
-class _Listener(socket.socket):
-    """A listening socket that leaves descriptors for files, nodes and processes.
-
-    A new descriptor has the lowest free number: one above the cap says that all below it are used.
-    Then the oldest connection that has asked nothing yet ends for the new one, if there is one.
-    asyncio would report each `accept` that fails, thousands of times a second.
-    """
-
-    def __init__(self, family: int) -> None:
-        super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        self._spare = os.open(os.devnull, os.O_RDONLY)
-        self._told = -TOLD_EVERY
-        self.newcomers = Newcomers()
-        self._ending: socket.socket | None = None
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        """Return the next connection. ConnectionAbortedError: one too many came and is closed.
-
-        BlockingIOError: another one ends for it first.
-        """
-        if self._ending is not None and self._ending.fileno() >= 0:
-            raise BlockingIOError
-        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        cap = sys.maxsize if limit == resource.RLIM_INFINITY else limit - reserved(limit)
-        self._ending = None
-        if self._next_descriptor(limit) >= cap:
-            self._ending = self.newcomers.end_oldest()
-        if self._ending is not None:
-            raise BlockingIOError
-        try:
-            found, peer = super().accept()
-        except OSError as error:
-            if error.errno not in {errno.EMFILE, errno.ENFILE} or self._spare < 0:
-                raise
-            # Closed with the descriptor kept for this; else it would stay in the backlog.
-            spare, self._spare = self._spare, -1
-            os.close(spare)
-            try:
-                super().accept()[0].close()
-            finally:
-                self._spare = os.open(os.devnull, os.O_RDONLY)
-        else:
-            if found.fileno() < cap:
-                self.newcomers.add(found, peer[0])
-                return found, peer
-            found.close()
-        self._tell(limit)
-        raise ConnectionAbortedError(errno.ECONNABORTED, "too many connections")
-
-    def _next_descriptor(self, limit: int) -> int:
-        """Return the number that a new descriptor gets: the lowest that is free."""
-        try:
-            found = os.dup(self._spare)
-        except OSError:
-            return limit
-        os.close(found)
-        return found
-
-    def listen(self, backlog: int = BACKLOG, /) -> None:
-        """Listen, always with the same backlog: asyncio's own is how many it accepts in a turn."""
-        super().listen(max(backlog, BACKLOG))
-
-    def close(self) -> None:
-        super().close()
-        if self._spare >= 0:
-            os.close(self._spare)
-            self._spare = -1
-
-    def _tell(self, limit: int) -> None:
-        now = asyncio.get_running_loop().time()
-        if now - self._told >= TOLD_EVERY:
-            self._told = now
-            logger.warning(
-                "new connections are closed at once: nearly all of the %d file descriptors of "
-                "this process are in use; `ulimit -n` raises the limit",
-                limit,
-            )
-
-
-def reserved(limit: int) -> int:
-    """Return how many of the descriptors are reserved, and not for connections."""
-    return min(RESERVE, limit // 4)
 
 
 class _State(ServerState):

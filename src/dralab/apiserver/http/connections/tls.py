@@ -13,7 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dralab.apiserver.http.connections.serving import Certificate, ServingError
+from dralab.apiserver.http.connections.listening import ServingError
+from dralab.apiserver.http.connections.serving import Certificate
 from dralab.files.reading import read, read_own
 from dralab.kernel.clock import SECOND
 
