@@ -37,7 +37,10 @@ A line that goes or changes needs an entry in changes/ (docs/reference/stability
 
 def public_names() -> dict[str, list[str]]:
     """Return the public names of each module, as the page lists them; `*` stands for all."""
-    return {module: NAME.findall(names) for module, names in ROW.findall(PAGE.read_text())}
+    found: dict[str, list[str]] = {}
+    for module, names in ROW.findall(PAGE.read_text()):
+        found.setdefault(module, []).extend(NAME.findall(names))
+    return found
 
 
 def lines() -> Iterator[str]:

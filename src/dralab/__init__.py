@@ -25,6 +25,7 @@ __version__ = "0.2.0"
 __all__ = [
     "AllocationAnswer", "BadInput", "Cluster", "ColumnTable", "ExplanationAnswer", "Grid",
     "HelpAnswer", "InputError", "Lab", "MovesAnswer", "Options", "PlanAnswer", "Policy",
+    "PolicyNode", "PolicyState", "PolicyTask",
     "Run", "SimulatedCluster", "UnknownObject", "WhatIfAnswer", "campaign", "open", "simulate",
     "simulation_test",
 ]  # fmt: skip
@@ -42,6 +43,10 @@ _PLACES = {
     "Options": ("dralab.cluster", "Options"),
     "Grid": ("dralab.lab.campaigns", "Grid"),
     "Policy": ("dralab.simulation.policies.protocol", "OwnPolicy"),
+    **{
+        name: ("dralab.simulation.policies.protocol", name)
+        for name in ("PolicyNode", "PolicyState", "PolicyTask")
+    },
     "Run": ("dralab.lab.runs", "Run"),
     "SimulatedCluster": ("dralab.lab.lab_cluster", "LabCluster"),
     "campaign": ("dralab.lab.campaigns", "campaign"),

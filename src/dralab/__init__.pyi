@@ -18,6 +18,9 @@ from dralab.lab.view import UnknownObject as UnknownObject
 from dralab.lab.view import open as open  # noqa: A004
 from dralab.scenarios.errors import InputError as InputError
 from dralab.simulation.policies.protocol import OwnPolicy as Policy
+from dralab.simulation.policies.protocol import PolicyNode as PolicyNode
+from dralab.simulation.policies.protocol import PolicyState as PolicyState
+from dralab.simulation.policies.protocol import PolicyTask as PolicyTask
 from dralab.testing.decorator import simulation_test as simulation_test
 
 __version__: str
@@ -35,6 +38,9 @@ __all__ = [
     "Options",
     "PlanAnswer",
     "Policy",
+    "PolicyNode",
+    "PolicyState",
+    "PolicyTask",
     "Run",
     "SimulatedCluster",
     "UnknownObject",
