@@ -4,9 +4,11 @@ import sys
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 import dralab
 from builders import claim, device, device_class, pod, pool, request, worker
+from dralab.cli.main import main
 from dralab.lab import agent_tools
 from dralab.lab.agent_tools import AgentTools
 
@@ -70,6 +72,13 @@ def test_a_simulation_is_bounded_and_names_no_file_or_program(tools, monkeypatch
     monkeypatch.setattr(agent_tools, "SECONDS", 3)
     with pytest.raises(ValueError, match="needs more than 3 s of CPU time and 4 GiB"):
         tools.simulate(endless)
+
+
+def test_standard_input_is_the_connection():
+    pytest.importorskip("mcp", reason="the extra mcp is not installed")
+    done = CliRunner().invoke(main, ["mcp", "-f", "-"])
+    assert done.exit_code == 2
+    assert "standard input is the connection; name a file" in done.stderr
 
 
 @pytest.mark.conformance

@@ -9,6 +9,7 @@ import click
 from dralab.cli import objects
 from dralab.cli._inventory import InventorySource
 from dralab.cli._options import options
+from dralab.files.sources import STDIN
 from dralab.kernel.extras import require
 
 
@@ -33,6 +34,8 @@ def mcp(*, source: InventorySource) -> None:
     neither files nor programs. Needs the extra `mcp`.
     """
     require("mcp", "dralab mcp")
+    if STDIN in source.files:
+        raise click.UsageError("-f -: standard input is the connection; name a file")
     from mcp.server import MCPServer
 
     from dralab import __version__

@@ -254,3 +254,37 @@ def test_a_method_with_the_wrong_arguments_is_told_at_its_line():
     with pytest.raises(dralab.InputError, match="takes 2 positional arguments") as caught:
         dralab.simulate(BUSY, scheduler=Short)
     assert linecache.getline(__file__, caught.value.line).strip() == "def prefer(self, task):"
+
+
+def test_a_scenario_file_names_the_engine_of_a_class(tmp_path):
+    text = "class Mine:\n    def prefer(self, task, node):\n        return 0\n"
+    (tmp_path / "mine.py").write_text(text)
+    for engine, expected in [("cluster", None), ("batch", "schedules rigid jobs, not pods")]:
+        decided = {"name": "mine.py:Mine", "engine": engine}
+        (tmp_path / "s.yaml").write_text(yaml.safe_dump({**BUSY, "scheduler": decided}))
+        if expected is None:
+            assert dralab.simulate(tmp_path / "s.yaml").summary["ended"] == 4
+        else:
+            with pytest.raises(dralab.InputError, match=expected):
+                dralab.simulate(tmp_path / "s.yaml")
+
+
+def test_in_a_strict_order_the_first_of_a_policy_holds_up_the_others(tmp_path):
+    """The wide task comes first by the policy, and the small one may not pass it."""
+
+    (tmp_path / "mine.py").write_text(
+        "class Mine:\n    def order(self, task):\n        return -task.gpus\n"
+    )
+    scenario = pods(
+        {"name": "runs", "gpus": 1, "duration": "1h"},
+        {"name": "runs-too", "gpus": 2, "duration": "1h"},
+        {"name": "small", "gpus": 1, "duration": "1h", "at": "1m"},
+        {"name": "wide", "gpus": 2, "duration": "1h", "at": "1m"},
+    )
+    decided = {"name": "mine.py:Mine", "strict_order": True}
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump({**scenario, "scheduler": decided}))
+    found = starts(dralab.simulate(tmp_path / "s.yaml"))
+    assert (found["wide"], found["small"]) == (3600, 3600)
+    loose = {**scenario, "scheduler": {"name": "mine.py:Mine"}}
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(loose))
+    assert starts(dralab.simulate(tmp_path / "s.yaml"))["small"] == 60
