@@ -23,7 +23,7 @@ from dralab.drivers.driver import ContainerEdits, Driver, PrepareError, SliceOf
 
 
 class {klass}(Driver):
-    """Two devices, each of which can be had whole or in halves."""
+    """Two devices, each of which is given out whole or in halves."""
 
     name = "{driver}"
 
@@ -171,8 +171,8 @@ def new(
 ) -> None:
     """Write a small driver project: code, a test, a manifest and a CI file.
 
-    NAME is the driver's name, a DNS subdomain of at most 63 characters. The driver has two devices
-    that can be had whole or in halves, and reports their health.
+    NAME is the driver's name, a DNS subdomain of at most 63 characters. The driver has two devices,
+    each of which is given out whole or in halves, and reports their health.
 
     Example: `dralab driver new lamps.example.com && cd lamps && python -m pytest`
     """

@@ -51,7 +51,7 @@ def explain(
     What comes earlier in the input is allocated first, as by `dralab allocate`. Of older
     generations and your own, NAME is a pod. Nothing is changed.
 
-    If there are no devices: the cause with its place in the input, what there is instead, and what
+    If there are no devices: the cause with its place in the input, what exists instead, and what
     would help, confirmed by the scheduler. Exit code 0: it fits; 1: it does not; 2: bad input.
     """
     if code:

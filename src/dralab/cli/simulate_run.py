@@ -195,7 +195,7 @@ def run(
     """Run a scenario, or the files of Batsim, SWF, openb or k8s-cluster-simulator.
 
     A scenario says fleet, workload, scheduler, life cycle, faults, seed and when to stop. Files of
-    other simulators are told by their content; give those of one run, in any order.
+    other simulators are recognized by their content; give those of one run, in any order.
     """
     with refusing(input_files.UnknownInputError, kind=click.UsageError):
         found = input_files.classified(files)

@@ -71,7 +71,7 @@ class ReasonCode:
     """One code: a title, what it means, an example of the first line, and what to do.
 
     Of its `sentences` the first is used whose fields a cause has all; so of each of `lines`, which
-    tell what there is instead.
+    tell what exists instead.
     """
 
     code: str
@@ -96,7 +96,7 @@ class ReasonCode:
 
 
 # A code and its title; `=` its sentences; `~` who waits and with which fields, for the example; `:`
-# what it means; `>` what to do; `+` what there is instead, with an aside behind ` | `, `/` in other
+# what it means; `>` what to do; `+` what exists instead, with an aside behind ` | `, `/` in other
 # words where a field is empty, `*` as with another code.
 _TABLE: Final = """\
 DRA001 A claim or template does not exist

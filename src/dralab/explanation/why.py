@@ -194,7 +194,7 @@ class _Nodes:
         self.unfit = unfit
         self.every = every
         self.problem = _without_own(waiting.problem, self.asked)
-        # What a pod has already is not to be had on other nodes.
+        # What a pod has already is not available on other nodes.
         near = {n: why for n, why in unfit.items() if Reason(CLAIM_ELSEWHERE) not in every[n]}
         self.short = {n: why for n, why in near.items() if why[0].rule.plugin not in OF_NODES}
         self.closed = {name: why for name, why in near.items() if name not in self.short}

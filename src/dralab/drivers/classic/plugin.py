@@ -60,7 +60,7 @@ class ClassicPlugin:
         self.directory = directory
         self.namespace = namespace
         self.names = parents(node)
-        # Told, from any thread, when other named resources are to be had.
+        # Told, from any thread, when other named resources become available.
         self.on_resources: Callable[[Sequence[JsonDict]], None] = lambda _resources: None
         self._prepared: dict[str, tuple[_FakeDevice, ...]] = {}
         # The claims that the scheduler gave devices to: what is written of them is the plugin's.

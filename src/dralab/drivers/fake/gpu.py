@@ -27,7 +27,7 @@ BINDING: Final = {
 class FakeGpus(Driver):
     """Fake GPUs on one node.
 
-    With `partitions` each card can be had whole or as that many parts; with `shared` several
+    With `partitions` each card is given out whole or as that many parts; with `shared` several
     claims get parts of its memory and compute; `binding` makes pods wait for a condition;
     `tell_status` writes model and UUID into the claims' status.
     """

@@ -141,10 +141,12 @@ LIFECYCLE: Final = Table(
         "failure": probability("The probability that a run fails.", default=0.0),
         "retries": whole(default=0),
         "checkpoint": duration(
-            "One every so often: what ran before the last is not lost. Default: none.",
+            "Time between checkpoints; work done before the last one is kept. Default: none.",
             default=0,
         ),
-        "restart": duration("So much longer takes a run that goes on from one.", default=0),
+        "restart": duration(
+            "How much longer a run takes that continues from a checkpoint.", default=0
+        ),
     }
 )
 TAINT: Final = Table(
