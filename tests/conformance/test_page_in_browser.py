@@ -99,6 +99,15 @@ def test_a_view_has_an_address_that_reloads_and_goes_back(browser):
         assert page.faults == []
 
 
+@pytest.mark.parametrize("time", range(6))
+def test_an_address_given_while_the_page_begins_is_not_lost(browser, time):
+    with opened(browser, desk()) as page:
+        page.wait_for_timeout(40 * time)
+        page.goto(page.url.partition("#")[0] + "#/story/pod/ml/runs")
+        page.get_by_role("heading", name="pod ml/runs").wait_for()
+        assert page.faults == []
+
+
 def test_the_list_comes_first_on_a_phone(browser):
     with opened(browser, desk()) as page:
         page.set_viewport_size({"width": 390, "height": 844})

@@ -15,6 +15,7 @@ export function usePlace(): [Place, (place: Place) => void] {
   useEffect(() => {
     const moved = () => setPlace(read(location.hash));
     addEventListener("popstate", moved);
+    moved(); // it may have changed since the first drawing
     return () => removeEventListener("popstate", moved);
   }, []);
   const go = useCallback((to: Place) => {
