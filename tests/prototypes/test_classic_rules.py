@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from dralab.cli._older import why_not
+from dralab.cli._older import reason_of
 from dralab.prototypes.generations import GENERATIONS, detected
 from dralab.prototypes.placement import PlacedPod
 
@@ -91,7 +91,7 @@ def answer(*objects):
     placed = world.place(world.pods()[0])
     if isinstance(placed, PlacedPod):
         return [str(each) for each in placed.devices]
-    return why_not(world, placed)
+    return reason_of(world, placed).text
 
 
 def structured(*selectors):
@@ -236,7 +236,7 @@ def test_a_second_pod_does_not_get_the_devices_of_the_first():
     )
     first, second = world.pods()
     world.apply(world.place(first))
-    page = why_not(world, world.place(second))
+    page = reason_of(world, world.place(second)).text
     assert "wait until claim c ends" in page
 
 

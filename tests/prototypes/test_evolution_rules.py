@@ -1,6 +1,6 @@
 """What requests of dra-evolution mean, on a few devices of our own."""
 
-from dralab.cli._older import why_not
+from dralab.cli._older import reason_of
 from dralab.prototypes.evolution.kinds import API_VERSION
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.placement import PlacedPod
@@ -45,7 +45,7 @@ def answer(*objects):
     placed = world.place(world.pods()[0])
     if isinstance(placed, PlacedPod):
         return [device.device for device in placed.devices]
-    return placed.reason or why_not(world, placed)
+    return placed.reason or reason_of(world, placed).text
 
 
 def findings(*objects):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dralab.cli._older import why_not
+from dralab.cli._older import reason_of
 from dralab.cluster import Cluster, Options
 from dralab.prototypes.classic import kinds as classic
 from dralab.prototypes.classic import structured
@@ -120,7 +120,7 @@ def place_all(generation, objects, refused):
         if isinstance(placed, PlacedPod):
             cluster.apply(placed)
         else:
-            assert placed.reason or why_not(cluster, placed)
+            assert placed.reason or reason_of(cluster, placed).text
 
 
 def check_early(count, seed):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dralab.cli._older import why_not
+from dralab.cli._older import reason_of
 from dralab.prototypes.generations import GENERATIONS
 from dralab.prototypes.k8srm.cluster import K8srmCluster
 from dralab.prototypes.k8srm.normalize import normalize
@@ -362,7 +362,7 @@ def explained(wanted):
         ]
     world = cluster(described, device_class(), wanted, pod())
     placed = world.place(world.pods()[0])
-    return placed.reason or why_not(world, placed)
+    return placed.reason or reason_of(world, placed).text
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ def test_a_maximum_of_the_class_is_not_raised_by_a_help():
     bounded = device_class(maxDeviceCount=1)
     wanted = early({"deviceClass": "toy", "requests": {"memory": "60Gi"}, "limits": {"count": 1}})
     world = cluster(pool("40Gi", "40Gi"), bounded, wanted, pod())
-    page = why_not(world, world.place(world.pods()[0]))
+    page = reason_of(world, world.place(world.pods()[0])).text
     assert "limits" not in page
     assert "help: leave out the constraint on memory" in page
 
@@ -428,6 +428,6 @@ def test_a_device_in_use_is_named_with_its_pool():
     described["spec"]["devices"][0]["attributes"] = [lone]
     wanted = claim({"class": "toy", "constraints": "device.model == 'b'"})
     world = cluster(described, device_class(), taken, wanted, pod())
-    page = why_not(world, world.place(world.pods()[0]))
+    page = reason_of(world, world.place(world.pods()[0])).text
     assert "pool/d0" in page
     assert "000000" not in page

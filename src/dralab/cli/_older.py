@@ -211,7 +211,7 @@ def explain_older(
 
 
 @dataclass(frozen=True, slots=True)
-class _Reason:
+class OlderReason:
     """Why a pod has no node: as text, and as `explain -o json` prints it."""
 
     text: str = ""
@@ -223,7 +223,8 @@ class _Reason:
         return str(self.facts.get("reason", self.text))
 
 
-def _reason(cluster: GenerationCluster, placement: PlacementResult) -> _Reason:
+def reason_of(cluster: GenerationCluster, placement: PlacementResult) -> OlderReason:
+    """Return why a pod has no node; an empty reason if it has one."""
     told = None
     if isinstance(cluster, V1Cluster) and not isinstance(placement, PlacedPod):
         from dralab.explanation.why import why
@@ -232,11 +233,11 @@ def _reason(cluster: GenerationCluster, placement: PlacementResult) -> _Reason:
     if told is None:
         found = _diagnosis(cluster, placement)
         if found is None or isinstance(found, str):
-            return _Reason(found or "")
+            return OlderReason(found or "")
         from dralab.explanation.text import Names, Why, WrittenFields
 
         told = Why(diagnosis=found, names=Names(spots=WrittenFields(), patches=False))
-    return _Reason(told.page(), told.structured() | {"reason": told.brief()})
+    return OlderReason(told.page(), told.structured() | {"reason": told.brief()})
 
 
 def _diagnosis(cluster: GenerationCluster, placement: PlacementResult) -> "Diagnosis | str | None":
@@ -265,7 +266,7 @@ def _placed(
     *,
     every: bool = False,
     write: Callable[[PlacedPod], None] | None = None,
-) -> Iterator[tuple[JsonDict, PlacementResult, _Reason]]:
+) -> Iterator[tuple[JsonDict, PlacementResult, OlderReason]]:
     """Place pods one after the other; yield those that ask for devices, or every one."""
     for pod in pods:
         asked: JsonDict = copied(pod)
@@ -278,7 +279,7 @@ def _placed(
                 write(placement)
             if not placement.claims and not every:
                 continue
-        yield pod, placement, _reason(cluster, placement)
+        yield pod, placement, reason_of(cluster, placement)
 
 
 def _rows(placement: PlacementResult) -> Iterator[tuple[str, ...]]:
@@ -294,7 +295,7 @@ def _rows(placement: PlacementResult) -> Iterator[tuple[str, ...]]:
         yield (*start, shared or "-", placement.node, "(allocated)" if shared else "-", *"---")
 
 
-def _told(placement: PlacementResult, why: _Reason) -> dict[str, Any]:
+def _told(placement: PlacementResult, why: OlderReason) -> dict[str, Any]:
     start: dict[str, Any] = {"object": _title(placement.pod)}
     if not isinstance(placement, PlacedPod):
         text = why.text if why.facts else f"{start['object']}\n{why.text}"
