@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,15 @@ KINDS = ("plain", "tls", "user", "mounted", "fan-out", "start")
 
 
 class Server:
-    """A server process of one checkout."""
+    """A server process of one checkout; `wrap` changes the command that starts it."""
 
-    def __init__(self, checkout: Path, place: Path, kind: str) -> None:
+    def __init__(
+        self,
+        checkout: Path,
+        place: Path,
+        kind: str,
+        wrap: Callable[[list[str]], list[str]] = list,
+    ) -> None:
         self.name = checkout.name
         place.mkdir(parents=True)
         config = place / "kubeconfig"
@@ -53,10 +59,10 @@ class Server:
             users.chmod(0o600)
             options += ["--token-auth-file", str(users)]
         self.process = subprocess.Popen(
-            [
+            wrap([
                 *_python(checkout), "-m", "dralab", "apiserver", "--listen", "127.0.0.1:0",
                 "--kubeconfig", str(config), *options,
-            ],
+            ]),
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=checkout,
         )  # fmt: skip
         assert self.process.stdout is not None
