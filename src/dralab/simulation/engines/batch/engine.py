@@ -6,7 +6,7 @@ or started jobs, or for busy or unavailable machines, stop the run with the name
 messages by which Batsim's parts learn of all that take no time here, unless `latency` is set.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import or_
@@ -132,9 +132,8 @@ class BatchSimulation:
         records = sorted(self.records.values(), key=lambda r: (r.job.submitted, r.job.key))
         self._static_left = len(records)
         if self._server is None:
-            for record in records:
-                submit = partial(self._submit, record, static=True)
-                self.events.at(record.job.submitted, submit, priority=BEGINNING)
+            # One after the other; an event for each of a million takes its place.
+            self._plan_submission(iter(records), self.events.reserve(len(records)))
         else:
             for workload in workloads:
                 mine = [record for record in records if record.job.workload == workload.name]
@@ -274,6 +273,16 @@ class BatchSimulation:
                 self._registering = decision.again
 
     # --- jobs -------------------------------------------------------------------------------
+
+    def _plan_submission(self, records: Iterator[JobRecord], number: int) -> None:
+        record = next(records, None)
+        if record is not None:
+            submit = partial(self._submit_one_of, record, records, number)
+            self.events.at(record.job.submitted, submit, priority=BEGINNING, number=number)
+
+    def _submit_one_of(self, record: JobRecord, records: Iterator[JobRecord], number: int) -> None:
+        self._plan_submission(records, number + 1)
+        self._submit(record, static=True)
 
     def _submit(self, record: JobRecord, *, static: bool = False) -> None:
         record.known = True

@@ -3,9 +3,11 @@
 A checkpoint says how far a run is: going on runs up to there again.
 """
 
-from collections import Counter
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 from dralab.kernel.randomness import Randomness
@@ -26,7 +28,7 @@ from dralab.simulation.lifecycle.model import RunConditions
 from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.platforms.platform import Platform, plain
 from dralab.simulation.policies.user_policy import UserPolicy
-from dralab.simulation.results.result import Result, StateSample, Task
+from dralab.simulation.results.result import Result, SampleColumns, StateSample, Task
 from dralab.simulation.scenario.scenario import Scenario, digest
 from dralab.simulation.workloads import batsim as batsim_files
 from dralab.simulation.workloads import swf as swf_files
@@ -151,36 +153,50 @@ def _result(
     )
 
 
-def _samples(tasks: Iterable[Task], power: Iterable[PowerRow] = ()) -> list[StateSample]:
+def _samples(tasks: Sequence[Task], power: Iterable[PowerRow] = ()) -> SampleColumns:
     """Return the numbers of waiting and running tasks, and machines in use, over time."""
-    changes: dict[int, Counter[str]] = {}
-
-    def at(when: int, **more: int) -> None:
-        changes.setdefault(when, Counter()).update(more)
-
-    for task in tasks:
-        if task.state == "REJECTED":
-            at(task.submitted, refused=1)
-            continue
-        at(task.submitted, waiting=1, asked=task.width)
-        if task.started is not None:
-            at(task.started, waiting=-1, asked=-task.width, running=1, cpu=task.width)
-        if task.ended is not None:
-            at(task.ended, running=-1, cpu=-task.width, ended=1)
-    used = {row.when: row.joules for row in power}
-    now: Counter[str] = Counter()
+    ran = [task for task in tasks if task.state != "REJECTED"]
+    changes = heapq.merge(
+        _in_order("submitted", tasks),
+        _in_order("started", (task for task in ran if task.started is not None)),
+        _in_order("ended", (task for task in ran if task.ended is not None)),
+        ((row.when, "power", row) for row in power),
+        key=itemgetter(0),
+    )
+    samples = SampleColumns(0)
+    waiting = asked = running = used = ended = refused = 0
     joules = 0.0
-    samples = []
-    for when in sorted({*changes, *used}):
-        now.update(changes.get(when, {}))
-        joules = used.get(when, joules)
-        samples.append(
+    for when, together in groupby(changes, key=itemgetter(0)):
+        for _, what, item in together:
+            if isinstance(item, PowerRow):
+                joules = item.joules
+            elif what == "submitted" and item.state == "REJECTED":
+                refused += 1
+            elif what == "submitted":
+                waiting += 1
+                asked += item.width
+            elif what == "started":
+                waiting -= 1
+                asked -= item.width
+                running += 1
+                used += item.width
+            else:
+                running -= 1
+                used -= item.width
+                ended += 1
+        samples.add(
             StateSample(
-                when, now["waiting"], now["running"], now["cpu"], 0, 0.0, asked=now["asked"],
-                ended=now["ended"], refused=now["refused"], joules=joules,
+                when, waiting, running, used, 0, 0.0, asked=asked, ended=ended, refused=refused,
+                joules=joules,
             )
         )  # fmt: skip
     return samples
+
+
+def _in_order(what: str, tasks: Iterable[Task]) -> Iterator[tuple[int, str, Task | PowerRow]]:
+    """Yield tasks by one of their times, with the time and its name."""
+    when = attrgetter(what)
+    yield from ((when(task), what, task) for task in sorted(tasks, key=when))
 
 
 def of_batsim(
