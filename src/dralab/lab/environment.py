@@ -267,9 +267,12 @@ class DevicesEnv(gymnasium.Env[dict[str, Floats], np.int64]):
     def _observation(self) -> dict[str, Floats]:
         self._look_at_nodes()
         tasks = np.zeros((self._window, len(TASK_FEATURES)), dtype=np.float32)
-        for at, task in enumerate(self._shown):
-            tasks[at] = self._features[task]
-            tasks[at, -1] = _part(self._now - self._tasks[task].arrives, self._mean)
+        if self._shown:
+            count = len(self._shown)
+            tasks[:count] = self._features[self._shown]
+            tasks[:count, -1] = [
+                _part(self._now - self._tasks[task].arrives, self._mean) for task in self._shown
+            ]
         return {"nodes": self._nodes.copy(), "tasks": tasks}
 
     def _look_at_nodes(self) -> None:
@@ -283,8 +286,7 @@ class DevicesEnv(gymnasium.Env[dict[str, Floats], np.int64]):
         for row in changed_rows:
             nodes[row, 0] = cpu[row] / self._cpu[row]
             nodes[row, 1] = memory[row] / self._memory[row]
-            nodes[row, 2:] = left[row, : self._gpus]
-            nodes[row, 2:] *= 1 / WHOLE
+            np.multiply(left[row, : self._gpus], 1 / WHOLE, out=nodes[row, 2:], casting="unsafe")
 
     def _info(self) -> dict[str, Any]:
         return {"action_mask": self._mask, "time": self._now / 1e9, "waiting": len(self._waiting)}
