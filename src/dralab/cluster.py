@@ -352,7 +352,7 @@ class Cluster:
                     self._token = options.token or tls.token(place)
                     self._ca = self._trusted = certificate.ca
                     if options.serving is not None:
-                        certificate = tls.given(*options.serving)
+                        certificate = tls.operators_certificate(*options.serving)
                         self._trusted = certificate.ca
                 self._authentication = settings_of(
                     options.authentication,

@@ -148,8 +148,8 @@ def test_a_process_that_does_not_answer_in_time_is_reported_so(ask, monkeypatch)
 @pytest.mark.parametrize(
     ("said", "failure"),
     [
-        (PortFailure.TIMEOUT.told("nothing answers at 10.8.0.1:80"), PortFailure.TIMEOUT),
-        (PortFailure.REFUSED.told("timeout: no"), PortFailure.REFUSED),
+        (PortFailure.TIMEOUT.message("nothing answers at 10.8.0.1:80"), PortFailure.TIMEOUT),
+        (PortFailure.REFUSED.message("timeout: no"), PortFailure.REFUSED),
         ("an error of another node", PortFailure.REFUSED),
     ],
 )

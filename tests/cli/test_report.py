@@ -38,6 +38,6 @@ def test_a_program_that_does_not_answer_is_said_to(tmp_path, monkeypatch):
     tool.write_text("not a program")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert module.told("helm") == "did not answer"
-    assert module.told("kubectl") == "not on the PATH"
+    assert module.version_of("helm") == "did not answer"
+    assert module.version_of("kubectl") == "not on the PATH"
     assert module.installed("no-such-package-at-all") == "not installed"

@@ -46,7 +46,7 @@ def test_settings_of_a_server_that_cannot_be_are_refused(call, why):
 def test_files_that_are_not_a_certificate_are_named():
     here = Path(__file__)
     with pytest.raises(ServingError, match="cannot be used for TLS"):
-        tls.given(here, here)
+        tls.operators_certificate(here, here)
 
 
 def test_flagz_shows_each_option_as_it_was_given():

@@ -59,7 +59,7 @@ def test_the_groups_of_version_1_are_one_for_each_controller(machine):
     own = f"{group.directories['cpu'].parent.name}/poduid-c-1"
     assert (root / "cpu" / own / "cpu.shares").read_text() == "256"
     assert (root / "memory" / own / "memory.limit_in_bytes").read_text() == "67108864"
-    told = group.told()
+    told = group.launcher_settings()
     assert told["join"] == [f"{root}/{name}/{own}/cgroup.procs" for name in ("cpu", "memory")]
     assert told["show"] == [
         [f"{root}/cpu/{own}", "cpu"], [f"{root}/memory/{own}", "memory"], [f"{root}/pids", "pids"],
@@ -72,7 +72,7 @@ def test_the_group_of_version_2_is_one(machine):
     assert group.apply(SMALL) == ""
     own = group.directories["cpu"]
     assert (own / "cpu.max").read_text() == "200000 100000"
-    assert group.told()["show"] == [[str(own), ""]]
+    assert group.launcher_settings()["show"] == [[str(own), ""]]
     assert not group.was_out_of_memory()
     (own / "memory.events").write_text("max 0\noom 1\noom_kill 1\n")
     assert group.was_out_of_memory()

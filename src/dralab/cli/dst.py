@@ -128,7 +128,7 @@ def replay(
         title = f"{loaded.name}, seed {found.seed}"
         page = timeline_page(title, result.violations, found.faults, history.entries)
         html.write_text(page, encoding="utf-8")
-    shown = history.entries if everything else replays.told_entries(history)
+    shown = history.entries if everything else replays.explaining_entries(history)
     for line in timeline(shown, width=width):
         echo(line)
     if not result.failed:
@@ -209,7 +209,7 @@ def _echo_failure(number: int, failure: "ExplainedFailure", path: Path | None) -
     seeds = ", ".join(map(str, failure.seeds[:5])) + (", …" if len(failure.seeds) > 5 else "")
     plural = "" if len(failure.seeds) == 1 else "s"
     echo(f"failure {number}: {len(failure.seeds)} seed{plural} ({seeds})")
-    for line in replays.told(failure):
+    for line in replays.failure_lines(failure):
         echo(f"  {line}".rstrip())
     if path is not None:
         echo(f"  replay: dralab dst replay {path}")

@@ -41,7 +41,7 @@ def report(*, output: str = formats("table", "json", "yaml")) -> None:
         "platform": platform.platform(),
         "processors": str(os.cpu_count() or "unknown"),
         **{f"package {name}": installed(name) for name in packages()},
-        **{f"program {name}": told(name) for name in PROGRAMS},
+        **{f"program {name}": version_of(name) for name in PROGRAMS},
         "variables": ", ".join(sorted(filter(VARIABLES.fullmatch, os.environ))) or "none",
         "in a virtual environment": "yes" if sys.prefix != sys.base_prefix else "no",
     }
@@ -62,7 +62,7 @@ def installed(name: str) -> str:
         return "not installed"
 
 
-def told(program: str) -> str:
+def version_of(program: str) -> str:
     """Return the version that a program reports, or why it does not."""
     path = shutil.which(program)
     if path is None:

@@ -64,7 +64,7 @@ def matrix(report: Report) -> list[list[str]]:
     return rows
 
 
-def told(result: CheckResult) -> list[str]:
+def failure_report(result: CheckResult) -> list[str]:
     """Return the report of a failed check: the rule, its source, the transcript."""
     check = result.check
     lines = [
@@ -85,7 +85,7 @@ def failures(results: Iterable[CheckResult]) -> list[str]:
         cause = VARYING.sub("…", result.text)
         first = seen.setdefault(cause, result.check.id)
         if first == result.check.id:
-            lines += [*told(result), ""]
+            lines += [*failure_report(result), ""]
         else:
             mark, check = MARKS[result.outcome], result.check
             lines += [f"{mark} {check.id} ({check.level}): {check.sentence}"]
@@ -149,7 +149,7 @@ def as_junit(report: Report) -> str:
                 name=each.check.id,
                 time=f"{each.seconds:.3f}",
             )
-            text = _printable("\n".join(told(each)))
+            text = _printable("\n".join(failure_report(each)))
             if each in failures:
                 ET.SubElement(case, "failure", message=_printable(each.text)).text = text
             elif each.outcome is not Outcome.PASSED:

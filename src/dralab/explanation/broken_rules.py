@@ -60,7 +60,7 @@ class BrokenRule:
     remedies: Sequence[Remedy] = ()
 
 
-class RuleTeller:
+class RuleFinder:
     """Finds the rule about other pods or volumes that keeps a pod from a node."""
 
     def __init__(self, asked: PodQuestion, node: str) -> None:
@@ -68,7 +68,7 @@ class RuleTeller:
         self.row = self.table.row_of[node]
         self.refusals = asked.refusals(node)
 
-    def told(self) -> BrokenRule | None:
+    def broken_rule(self) -> BrokenRule | None:
         """Return the rule; None if no rule, or only one about the node itself, keeps it away."""
         found = self._told(self.refusals[0]) if self.refusals else None
         if found is None or found.facts or not found.others:

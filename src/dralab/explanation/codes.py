@@ -82,11 +82,11 @@ class ReasonCode:
     sentences: tuple[str, ...] = (ANY,)
     lines: tuple[tuple[str, ...], ...] = ()
 
-    def told(self, fields: Mapping[str, Any]) -> str:
+    def sentence(self, fields: Mapping[str, Any]) -> str:
         """Return the sentence for the fields that a cause has; empty ones it does not have."""
         return first_of((*self.sentences, ANY), fields) or self.title
 
-    def there(self, fields: Mapping[str, Any]) -> Iterator[Line]:
+    def what_exists(self, fields: Mapping[str, Any]) -> Iterator[Line]:
         """Yield what exists instead, line by line."""
         for each in self.lines:
             for text, _, aside in (line.partition(" | ") for line in each):
@@ -458,7 +458,7 @@ def _read(block: str) -> ReasonCode:
         code, title, " ".join(parts[":"]), "", " ".join(parts[">"]), tuple(parts["="] or (ANY,)),
         tuple(there),
     )  # fmt: skip
-    return replace(found, example=f"{subject} waits: {found.told(fields)}")
+    return replace(found, example=f"{subject} waits: {found.sentence(fields)}")
 
 
 def _read_all() -> dict[str, ReasonCode]:

@@ -120,12 +120,12 @@ EXCLUDED: Final[Mapping[str, tuple[str, ...]]] = {
 
 def headline(cause: causes.WaitingCause) -> str:
     """Return the cause in a few words; it follows "NAME waits: "."""
-    return CODES[cause.code].told(_fields(cause))
+    return CODES[cause.code].sentence(_fields(cause))
 
 
-def there(cause: causes.WaitingCause) -> Iterator[Line]:
+def what_exists(cause: causes.WaitingCause) -> Iterator[Line]:
     """Yield what exists instead."""
-    yield from CODES[cause.code].there(_fields(cause))
+    yield from CODES[cause.code].what_exists(_fields(cause))
     match cause:
         case causes.NoAlternative():
             for each in cause.causes:
@@ -137,7 +137,7 @@ def there(cause: causes.WaitingCause) -> Iterator[Line]:
         case causes.Together():
             yield from ((text, "") for text in _conflict(cause.conflict))
         case causes.GangTooLarge() if cause.cause is not None:
-            yield from there(cause.cause)
+            yield from what_exists(cause.cause)
         case causes.NodesUnfit():
             yield from ((fact, "") for fact in cause.facts)
             # The sentence that kube-scheduler writes into events.

@@ -26,8 +26,8 @@ from dralab.explanation.sentences import (
     group_lines,
     headline,
     help_text,
-    there,
     wanted,
+    what_exists,
 )
 from dralab.scheduling.reasons import Reason
 
@@ -161,7 +161,7 @@ class Why:
         """
         found = self.names.named(self.diagnosis)
         text = f"{headline(found.cause)} ({found.code})"
-        lines = [line for line, _ in there(found.cause) if line != known]
+        lines = [line for line, _ in what_exists(found.cause) if line != known]
         parts = [f": {line.removesuffix('.')}." for line in lines[:1]] or ["."]
         for each in found.helps[:1]:
             told = help_text(each, self.names.holders)
@@ -196,7 +196,7 @@ def _lines(found: Diagnosis, names: Names) -> Iterator[str]:
         yield from _marked(names.moved(mark), names.spots)
     asked = [(text, names.source(claim)) for text, claim in asks(found.cause)]
     yield from _told("asks for", asked)
-    yield from _told("there are", there(found.cause))
+    yield from _told("there are", what_exists(found.cause))
     if found.unfit:
         yield from _told("other nodes", [(_unfit(found), "")])
     start = "help: "
@@ -299,7 +299,7 @@ def _cause(cause: WaitingCause, spots: Spots) -> dict[str, Any]:
     told: dict[str, Any] = {"code": cause.code, "headline": headline(cause)}
     if cause.asked:
         told["asksFor"] = [_request(each) for each in cause.asked]
-    told["thereAre"] = [text.strip() for text, _ in there(cause)]
+    told["thereAre"] = [text.strip() for text, _ in what_exists(cause)]
     if facts:
         told["facts"] = facts
     if marks := list(_marks(cause)):

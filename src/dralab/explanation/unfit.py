@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
-from dralab.explanation.broken_rules import RuleTeller
+from dralab.explanation.broken_rules import RuleFinder
 from dralab.explanation.causes import Help, MarkedField, NodesUnfit
 from dralab.explanation.edits import escaped
 from dralab.explanation.names import joined, listed, shortened
@@ -103,7 +103,7 @@ def nodes_unfit(asked: PodQuestion, unfit: Unfit, able: Sequence[str], every: Un
         told = [reason_text(each, len(alike)) for each in rules]
         told += [f"{'has' if len(alike) == 1 else 'have'} {amounts}"] * bool(short)
         detail = f"{_subject(asked, alike, verb=False)} {joined(list(dict.fromkeys(told)))}"
-    broken = RuleTeller(asked, alike[0]).told() if alike else None
+    broken = RuleFinder(asked, alike[0]).broken_rule() if alike else None
     facts: dict[str, None] = {}
     if broken is not None:
         have = "has" if len(alike) == 1 else "have"
@@ -111,7 +111,7 @@ def nodes_unfit(asked: PodQuestion, unfit: Unfit, able: Sequence[str], every: Un
         verb = f"{have} " if broken.lacks and asked.wants_devices else ""
         detail = f"{subject} {verb}{broken.clause}"
         for name in alike[:MOST_TOLD]:
-            each = RuleTeller(asked, name).told()
+            each = RuleFinder(asked, name).broken_rule()
             facts |= dict.fromkeys(each.facts if each is not None else ())
     for name in alike[:MOST_TOLD]:
         if kept := asked.promised(name):
@@ -292,8 +292,8 @@ def _edited(
 
 def _rule_helps(asked: PodQuestion, names: Sequence[str]) -> Iterator[Help]:
     """Yield what may help against a rule about other pods on some nodes."""
-    tellers = [RuleTeller(asked, name) for name in names]
-    told = [(teller, each) for teller in tellers if (each := teller.told()) is not None]
+    tellers = [RuleFinder(asked, name) for name in names]
+    told = [(teller, each) for teller in tellers if (each := teller.broken_rule()) is not None]
     enough = [teller.enough(each.others) for teller, each in told]
     ending = [tuple(f"pod {name}" for name in each) for each in enough if each]
     if alone := list(dict.fromkeys(who[0] for who in ending if len(who) == 1)):

@@ -115,7 +115,7 @@ class ContainerGroup:
                     return f"{name}: {error.strerror}"
         return ""
 
-    def told(self) -> dict[str, Any]:
+    def launcher_settings(self) -> dict[str, Any]:
         """Return the settings for the launcher of mount namespaces."""
         return {
             "join": [str(each / "cgroup.procs") for each in dict.fromkeys(self._all())],

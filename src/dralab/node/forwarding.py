@@ -135,10 +135,10 @@ class _Connection:
                 client.ends.came(self.number, data)
                 await client.wait_for_room()
         except TimeoutError:
-            problem = PortFailure.TIMEOUT.told(f"nothing answers at {where}")
+            problem = PortFailure.TIMEOUT.message(f"nothing answers at {where}")
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            refused = PortFailure.REFUSED.told(f"failed to connect to {where}: {why}")
+            refused = PortFailure.REFUSED.message(f"failed to connect to {where}: {why}")
             problem = refused if writer is None else why
         finally:
             if not self.opened.done():

@@ -147,7 +147,7 @@ def spec_of(
         "devices": [_device(each, paths) for each in start.config.device_nodes],
         "cwd": start.working_dir or ("/" if start.privileges.user else str(directory)),
         "hostname": start.hostname,
-        "privileges": start.privileges.told(),
+        "privileges": start.privileges.launcher_settings(),
     }
 
 

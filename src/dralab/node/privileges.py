@@ -29,7 +29,7 @@ class Privileges:
     read_only_root: bool = False
     capabilities: tuple[str, ...] = LEFT
 
-    def told(self) -> dict[str, Any]:
+    def launcher_settings(self) -> dict[str, Any]:
         """Return the settings for the launcher of mount namespaces."""
         return {
             "user": self.user,

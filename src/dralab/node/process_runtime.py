@@ -269,7 +269,7 @@ class ProcessContainer:
                 runtime.paths(start.node),
                 directory,
                 image=program.files,
-                groups=self._group.told() if self._group is not None else None,
+                groups=self._group.launcher_settings() if self._group is not None else None,
             )
         self._added = environment_beside(self._env, directory / "environment.json")
         self._limits = limits_of(start.limits, memory=self._group is None)

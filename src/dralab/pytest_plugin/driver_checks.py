@@ -57,6 +57,6 @@ def driver_conformance(
         if result.outcome is not Outcome.PASSED:
             if result.check.level is SHOULD and not strict:
                 pytest.skip(f"SHOULD: {result.text}")
-            pytest.fail("\n".join(reports.told(result)), pytrace=False)
+            pytest.fail("\n".join(reports.failure_report(result)), pytrace=False)
 
     return test_driver_conformance

@@ -61,7 +61,7 @@ class InputField:
             return self.read(given, key)
         return self.default
 
-    def told(self, about: str) -> "InputField":
+    def described(self, about: str) -> "InputField":
         """Return the rule with a description, which editors show."""
         return replace(self, schema=json_schema.about(about, self.schema))
 

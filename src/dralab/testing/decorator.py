@@ -51,7 +51,7 @@ def simulation_test(
                 parts = [f"{found.failed} of {found.seeds} seeds fail"]
                 for failure in found.explained:
                     numbers = ", ".join(str(seed) for seed in failure.seeds[:10])
-                    parts += ["", f"seeds {numbers}:", *replays.told(failure)]
+                    parts += ["", f"seeds {numbers}:", *replays.failure_lines(failure)]
                 raise AssertionError("\n".join(parts))
             return test(*given, **({**named, RESULT: found} if wants_result else named))
 

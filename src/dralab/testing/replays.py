@@ -118,14 +118,14 @@ def as_junit(result: SearchResult) -> str:
         seeds = ", ".join(str(each.seed) for each in summaries[:20])
         text = f"seeds {seeds}"
         if name in explained:
-            text += "\n" + "\n".join(told(explained[name]))
+            text += "\n" + "\n".join(failure_lines(explained[name]))
         message = _printable(summaries[0].violations[0])
         ET.SubElement(case, "failure", message=message).text = _printable(text)
     ET.indent(root)
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def told(failure: ExplainedFailure, *, width: int = 100) -> list[str]:
+def failure_lines(failure: ExplainedFailure, *, width: int = 100) -> list[str]:
     """Return a failure as text: violations, the shortest schedule, the timeline."""
     shown = list(failure.result.violations)
     lines = [f"{each}" for each in shown] or [f"{v} (not shown again)" for v in
@@ -136,11 +136,11 @@ def told(failure: ExplainedFailure, *, width: int = 100) -> list[str]:
         lines += [f"  {number}. {fault}" for number, fault in enumerate(failure.schedule, 1)]
     else:
         lines.append("the shortest schedule: no fault at all; the order of events suffices")
-    lines += ["", *timeline(told_entries(failure.result.history), width=width)]
+    lines += ["", *timeline(explaining_entries(failure.result.history), width=width)]
     return lines
 
 
-def told_entries(history: TrialHistory) -> list[HistoryEntry]:
+def explaining_entries(history: TrialHistory) -> list[HistoryEntry]:
     """Return the entries that explain a failure: writes, delayed events, faults."""
     return [
         entry

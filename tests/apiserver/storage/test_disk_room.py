@@ -11,7 +11,7 @@ import pytest
 from dralab.apiserver.storage import Key, StorageUnavailable, database
 from dralab.apiserver.storage import files as files_module
 from dralab.apiserver.storage import sqlite as sqlite_module
-from dralab.apiserver.storage.database import ROOM, DiskFull, told_as_unavailable
+from dralab.apiserver.storage.database import ROOM, DiskFull, reported_as_unavailable
 from dralab.apiserver.storage.files import FILE, KEPT, RESERVED, Reserve, sync_names
 from dralab.apiserver.storage.sqlite import SqliteStore
 
@@ -31,7 +31,7 @@ FULL, IOERR = sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR
 def test_an_error_of_the_system_is_one_line_and_says_if_the_disk_is_full(
     tmp_path: Path, error: OSError, full: bool, words: str
 ) -> None:
-    with pytest.raises(StorageUnavailable) as refused, told_as_unavailable(tmp_path / FILE):
+    with pytest.raises(StorageUnavailable) as refused, reported_as_unavailable(tmp_path / FILE):
         raise error
     assert isinstance(refused.value, DiskFull) is full
     assert str(refused.value) == f"cannot use {tmp_path / FILE}: {words}"

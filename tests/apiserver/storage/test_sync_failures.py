@@ -8,7 +8,7 @@ import pytest
 
 from dralab.apiserver.storage import Key, StorageUnavailable, Undecided, database
 from dralab.apiserver.storage import files as files_module
-from dralab.apiserver.storage.database import told_as_unavailable
+from dralab.apiserver.storage.database import reported_as_unavailable
 from dralab.apiserver.storage.files import FILE, MARK
 from dralab.apiserver.storage.sqlite import SqliteStore
 
@@ -26,7 +26,7 @@ def fail(code: int) -> None:
 def test_only_a_sync_that_fails_leaves_it_open_whether_a_write_happened(
     tmp_path: Path, code: int, undecided: bool
 ) -> None:
-    with pytest.raises(StorageUnavailable) as refused, told_as_unavailable(tmp_path / FILE):
+    with pytest.raises(StorageUnavailable) as refused, reported_as_unavailable(tmp_path / FILE):
         fail(code)
     assert isinstance(refused.value, Undecided) is undecided
 
@@ -90,7 +90,7 @@ WRITE, FULL, FSYNC = sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_FULL, sqlite3.SQ
         ([WRITE, FSYNC], True, 2),
         ([FULL], False, 2),
         ([FULL, FULL], False, 2),
-        ([FSYNC], False, 1),  # `told_as_unavailable` makes it undecided
+        ([FSYNC], False, 1),  # `reported_as_unavailable` makes it undecided
         ([sqlite3.SQLITE_BUSY], False, 1),
     ],
 )

@@ -25,4 +25,4 @@ HEAD = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
     ],
 )
 def test_a_webhook_is_told_the_options_that_were_given(given, told):
-    assert DeleteOptions(**given).told() == HEAD | told
+    assert DeleteOptions(**given).as_reviewed() == HEAD | told

@@ -93,7 +93,7 @@ def test_a_selector_is_written_as_a_query_has_it(selector, text):
 )
 def test_a_webhook_is_told_the_options_of_a_write_that_were_given(given, told):
     head = {"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1"}
-    assert WriteOptions(kind="PatchOptions", **given).told("UPDATE") == head | told
+    assert WriteOptions(kind="PatchOptions", **given).as_reviewed("UPDATE") == head | told
 
 
 @pytest.fixture

@@ -113,6 +113,7 @@ TYPICAL = [
 ]
 
 
+@pytest.mark.thorough
 @settings(max_examples=15, deadline=None)
 @given(
     st.lists(st.tuples(SHAPES, st.integers(0, 60_000)), max_size=60),

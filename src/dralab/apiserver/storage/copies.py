@@ -61,7 +61,7 @@ def restore(source: Path, directory: Path) -> int:
 
 
 def _check(copy: sqlite3.Connection, source: Path) -> None:
-    with database.told_as_unavailable(source):
+    with database.reported_as_unavailable(source):
         database.upgrade(copy)
         found = problems(copy, source)
     if found:

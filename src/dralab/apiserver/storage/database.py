@@ -101,7 +101,7 @@ def row_of(change: Change) -> Fields:
 
 def connect(path: Path, *, synchronous: str = "FULL") -> sqlite3.Connection:
     """Open a database that exists. StoreDamaged, StorageUnavailable."""
-    with told_as_unavailable(path):
+    with reported_as_unavailable(path):
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
         try:
             check_format(db, path)
@@ -123,7 +123,7 @@ def _begin_log(db: sqlite3.Connection, path: Path) -> None:
 @contextmanager
 def read_only(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a database, in use or not, to look at it. StoreDamaged, StorageUnavailable."""
-    with told_as_unavailable(path):
+    with reported_as_unavailable(path):
         address = f"{path.absolute().as_uri()}?mode=ro"
         db = sqlite3.connect(address, uri=True, isolation_level=None, timeout=30)
         try:
@@ -145,7 +145,7 @@ def made(path: Path) -> Iterator[sqlite3.Connection]:
     place = path.with_name(f"{path.name}.unfinished")
     unfinished = place / path.name
     try:
-        with told_as_unavailable(path):
+        with reported_as_unavailable(path):
             _remove(place)
             place.mkdir(mode=0o700)
             private_file(unfinished)
@@ -357,7 +357,7 @@ def commit(db: sqlite3.Connection, path: Path) -> None:
 
 
 @contextmanager
-def told_as_unavailable(path: Path) -> Iterator[None]:
+def reported_as_unavailable(path: Path) -> Iterator[None]:
     """Turn the errors of SQLite and the system into one line."""
     try:
         yield

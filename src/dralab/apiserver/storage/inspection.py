@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from dralab.apiserver.storage import database
-from dralab.apiserver.storage.database import Row, told_as_unavailable
+from dralab.apiserver.storage.database import Row, reported_as_unavailable
 from dralab.apiserver.storage.errors import StorageUnavailable, StoreDamaged
 from dralab.apiserver.storage.files import (
     FILE,
@@ -85,7 +85,7 @@ def problems(db: sqlite3.Connection, path: Path, tail: Tail | None = None) -> li
     except StoreDamaged as error:
         found.append(str(error))
     chunks = Chunks()
-    with told_as_unavailable(path):
+    with reported_as_unavailable(path):
         for row in database.rows(db):
             chunks.add(row.revision, row.head)
             if not row.knows_its_object:
@@ -118,7 +118,7 @@ def repair(directory: Path) -> Repaired:
         mark = RevisionMark.read(directory)
         if not path.exists() or not path.stat().st_size:
             raise StorageUnavailable(f"nothing can be recovered from {path}: restore a backup")
-        with told_as_unavailable(path), contextlib.closing(sqlite3.connect(path)) as db:
+        with reported_as_unavailable(path), contextlib.closing(sqlite3.connect(path)) as db:
             database.check_format(db, path)
             newest, lost, unknown, last = _readable(db)
         revision = max(last, mark.revision if mark is not None else 1) + LEAP
@@ -131,7 +131,7 @@ def repair(directory: Path) -> Repaired:
             database.write(new, [row for row in newest if not row.deleted], chunks)
             database.record_all(new, chunks, revision=revision, compacted=revision)
             new.execute("COMMIT")
-        with told_as_unavailable(path):
+        with reported_as_unavailable(path):
             for file, place in zip([path, *aside(path)], [old, *aside(old)], strict=True):
                 if file.exists():
                     file.replace(place)

@@ -18,7 +18,7 @@ from typing import Final
 
 from dralab.apiserver.guarded import guarded_by
 from dralab.apiserver.storage import database
-from dralab.apiserver.storage.database import DiskFull, Fields, Row, row_of, told_as_unavailable
+from dralab.apiserver.storage.database import DiskFull, Fields, Row, reported_as_unavailable, row_of
 from dralab.apiserver.storage.errors import StorageUnavailable, StoreDamaged
 from dralab.apiserver.storage.files import (
     FILE,
@@ -77,12 +77,12 @@ class SqliteStore(MemoryStore):
             synchronous = "FULL" if durability == "fsync" else "NORMAL"
             self._db = database.connect(self.path, synchronous=synchronous)
             undone.callback(self._db.close)
-            with told_as_unavailable(self.path):
+            with reported_as_unavailable(self.path):
                 self._db.execute("PRAGMA wal_autocheckpoint=0")
                 database.check_pages(self._db, self.path)
                 with self.lock:
                     self._load(mark)
-                with told_as_unavailable(directory / MARK):
+                with reported_as_unavailable(directory / MARK):
                     self._mark = MarkFile(directory, durability)
                 undone.callback(self._mark.close)
                 self._check_end(mark)
@@ -102,7 +102,7 @@ class SqliteStore(MemoryStore):
                 return
             super().close()
             self._checkpoints.stop()
-            with self._release, told_as_unavailable(self.path):
+            with self._release, reported_as_unavailable(self.path):
                 self._db.close()
                 self._mark.note(self._revision, self._chunks.tail(), closed=True)
 
@@ -153,7 +153,7 @@ class SqliteStore(MemoryStore):
             # Room is also freed with the history, and when the log file is reused.
             with contextlib.suppress(StorageUnavailable):
                 self.compact(self._revision)
-                with self._checkpoints.busy, told_as_unavailable(self.path):
+                with self._checkpoints.busy, reported_as_unavailable(self.path):
                     if self._growth() < free(self.directory):
                         self._db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
 
@@ -175,7 +175,7 @@ class SqliteStore(MemoryStore):
         """Return whether there is room on the disk again, or within the file."""
         if self._reserve.regain():
             return True
-        with told_as_unavailable(self.path):
+        with reported_as_unavailable(self.path):
             pages = self._db.execute("PRAGMA freelist_count").fetchone()[0]
             size = self._db.execute("PRAGMA page_size").fetchone()[0]
         return bool(pages * size > KEPT)
@@ -243,7 +243,7 @@ class SqliteStore(MemoryStore):
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         swept = list(self._swept)
-        with told_as_unavailable(self.path):
+        with reported_as_unavailable(self.path):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -383,7 +383,7 @@ def _makes_room(change: Change) -> bool:
 
 def _check_presence(path: Path, mark: RevisionMark | None) -> None:
     """Refuse a store that has vanished or was emptied. StoreDamaged."""
-    with told_as_unavailable(path):
+    with reported_as_unavailable(path):
         if path.exists():
             if path.stat().st_size:
                 return

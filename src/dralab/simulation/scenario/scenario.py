@@ -136,8 +136,8 @@ STAGES: Final = either(
 )
 LIFECYCLE: Final = Table(
     {
-        "start": STAGES.told("Between the binding of a pod and its start."),
-        "release": STAGES.told("Between its end and the release of its resources."),
+        "start": STAGES.described("Between the binding of a pod and its start."),
+        "release": STAGES.described("Between its end and the release of its resources."),
         "failure": probability("The probability that a run fails.", default=0.0),
         "retries": whole(default=0),
         "checkpoint": duration(

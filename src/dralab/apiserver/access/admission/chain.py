@@ -35,7 +35,7 @@ class AskedOptions(Protocol):
         """Whether nothing is to be stored."""
         ...
 
-    def told(self, operation: Operation) -> JsonDict:
+    def as_reviewed(self, operation: Operation) -> JsonDict:
         """Return the options of the request as it sent them."""
         ...
 

@@ -312,7 +312,7 @@ def request_of(review: Review, kind: Kind) -> dict[str, Any]:
     found["operation"] = review.operation
     found["userInfo"] = review.user.info
     found["dryRun"] = review.options.dry_run
-    found["options"] = review.options.told(review.operation) or None
+    found["options"] = review.options.as_reviewed(review.operation) or None
     return found
 
 

@@ -45,7 +45,7 @@ class PortFailure(StrEnum):
     TIMEOUT = "timeout"
     REFUSED = "refused"
 
-    def told(self, why: str) -> str:
+    def message(self, why: str) -> str:
         """Return what is written to the error channel."""
         return f"{self}: {why}"
 

@@ -87,7 +87,7 @@ def front_proxy(directory: Path, now: int, *, clients: int | None = None) -> Cer
     return found
 
 
-def given(certificate: Path, key: Path) -> Certificate:
+def operators_certificate(certificate: Path, key: Path) -> Certificate:
     """Return an operator's certificate, with its chain, and its key. ServingError: unusable.
 
     Clients are told to trust the chain itself: its authority, where that is in it.

@@ -90,7 +90,7 @@ class WriteOptions:
         """Who owns what is written."""
         return self.manager or self.agent
 
-    def told(self, operation: str) -> JsonDict:
+    def as_reviewed(self, operation: str) -> JsonDict:
         """Return the options as a webhook sees them; those of a patch depend on what it does.
 
         Source: k8s.io/apiserver `endpoints/handlers/patch.go` (patchToUpdateOptions).
@@ -121,7 +121,7 @@ class DeleteOptions:
     dry_run: bool = False
     orphan_dependents: bool | None = None
 
-    def told(self, _operation: str = "DELETE") -> JsonDict:
+    def as_reviewed(self, _operation: str = "DELETE") -> JsonDict:
         """Return the options as a webhook sees them."""
         found: JsonDict = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
         if self.grace is not None:

@@ -121,7 +121,7 @@ class WebhookCalls:
         except BadAnswer as error:
             raise CallFailed(hook, f"received invalid webhook response: {error}") from error
 
-    def told(self, hook: Webhook, review: Review, step: str, began: int, found: Verdict) -> None:
+    def record(self, hook: Webhook, review: Review, step: str, began: int, found: Verdict) -> None:
         """Record the metrics of a call that was answered."""
         code, rejected = HTTPStatus.OK.value, not found.allowed
         if rejected:
@@ -206,7 +206,7 @@ class MutatingWebhooks:
             found = self.calls.ask(hook, review, kind, mutating=True)
             self.calls.note(hook, review, found)
             if not found.allowed:
-                self.calls.told(hook, review, MUTATING, began, found)
+                self.calls.record(hook, review, MUTATING, began, found)
                 self._record(review, place, hook, changed=False)
                 raise denial(hook.name, found.result)
             try:
@@ -214,7 +214,7 @@ class MutatingWebhooks:
             except ApiError:
                 self.calls.misapplied(hook, review, MUTATING, began)
                 raise
-            self.calls.told(hook, review, MUTATING, began, found)
+            self.calls.record(hook, review, MUTATING, began, found)
         except CallFailed as error:
             self.calls.failed(hook, review, MUTATING, began)
             _failed(error, hook, review, f"failed-open.mutating.webhook.admission.k8s.io/{place}")
@@ -306,7 +306,7 @@ class ValidatingWebhooks:
         began = now()
         try:
             found = self.calls.ask(hook, review, kind, mutating=False)
-            self.calls.told(hook, review, VALIDATING, began, found)
+            self.calls.record(hook, review, VALIDATING, began, found)
             self.calls.note(hook, review, found)
             return None if found.allowed else denial(hook.name, found.result)
         except CallFailed as error:
