@@ -337,7 +337,7 @@ def test_the_image_map_is_read_from_options_and_files(tmp_path):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("a", "none of IMAGE=COMMAND"),
+        ("a", "must be IMAGE=COMMAND"),
         ("a=", "the command is missing"),
         ("a='x", "No closing"),
         ("@/no", "/no"),
