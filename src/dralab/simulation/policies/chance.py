@@ -8,6 +8,7 @@ import dis
 import random
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -26,7 +27,10 @@ LOTS: Final = frozenset(
         ("uuid", "uuid4"), ("random", "SystemRandom"),
     }
 )  # fmt: skip
-FETCHES: Final = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_FAST"})
+# Modules of chance and clocks, which a method may be the first to import.
+SOURCES: Final = frozenset({"datetime", "os", "random", "secrets", "time", "uuid"})
+# Newer versions of Python have more kinds of LOAD_FAST.
+FETCHES: Final = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_FAST")
 FOLLOWS: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"})
 BETWEEN: Final = frozenset({"CACHE", "PUSH_NULL", "PRECALL", "NOP"})
 NOTHING: Final = object()
@@ -79,10 +83,12 @@ def _of_code(code: CodeType, names: dict[str, Any], seen: set[CodeType]) -> Iter
     steps = [each for each in dis.get_instructions(code) if each.opname not in BETWEEN]
     for at, step in enumerate(steps):
         line = step.positions.lineno if step.positions and step.positions.lineno else line
-        if step.opname in FETCHES:
+        if step.opname.startswith(FETCHES):
             value, shown = known.get(step.argval, NOTHING), str(step.argval)
         elif step.opname == "IMPORT_NAME":
-            value, shown = sys.modules.get(step.argval, NOTHING), str(step.argval)
+            name = str(step.argval)
+            found = import_module(name) if name in SOURCES else sys.modules.get(name, NOTHING)
+            value, shown = found, name
         elif step.opname in FOLLOWS and value is not NOTHING:
             value, shown = getattr(value, step.argval, NOTHING), f"{shown}.{step.argval}"
             if step.opname == "IMPORT_FROM":
