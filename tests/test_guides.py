@@ -13,7 +13,7 @@ GUIDES = Path(__file__).parents[1] / "docs/guides"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.thorough)])
 def test_the_tests_of_the_guide_to_testing_pass(number, tmp_path):
     blocks = BLOCK.findall((GUIDES / "test-with-dralab.md").read_text())
     if "import kubernetes" in blocks[number]:
