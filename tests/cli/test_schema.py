@@ -39,7 +39,12 @@ def test_every_scenario_and_campaign_of_the_examples_names_its_schema():
     for path in sorted(EXAMPLES.glob("*/*.yaml")):
         text = path.read_text()
         value = next(iter(yaml.safe_load_all(text)))
-        kinds = {"fleet": "scenario", "schedulers": "campaign", "programs": "dst"}
+        kinds = {
+            "fleet": "scenario",
+            "pools": "scenario",
+            "schedulers": "campaign",
+            "programs": "dst",
+        }
         kind = next((kind for key, kind in kinds.items() if key in value), None)
         named = MODELINE.findall(text)
         if kind is None:
