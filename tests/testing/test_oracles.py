@@ -1,17 +1,21 @@
 """What is a failure and what is not: statuses that a start refreshes, data that are deleted."""
 
+import copy
+
 import pytest
 
 import sitescenarios
 from dralab.api.status import ApiError
 from dralab.apiserver.storage import Key, MemoryStore
 from dralab.kernel.clock import SECOND
-from dralab.runtime.resources import VOLUME_CLAIMS
+from dralab.objects.metadata import key_of
+from dralab.runtime.resources import CONFIG_MAPS, VOLUME_CLAIMS
 from dralab.testing.faults import TOUCHED, PlannedFault
 from dralab.testing.final_state import final_state
+from dralab.testing.search import search
 from dralab.testing.trial import expected_end, run_trial
 from dralab.testing.trial_scenario import ClusterParts
-from siteoperators import SITES
+from siteoperators import SITES, Sites
 
 RESTART = PlannedFault(fault="restart", program="operator", at=28 * SECOND, duration=SECOND)
 
@@ -114,3 +118,143 @@ def test_the_mark_of_a_fault_is_no_difference_wherever_a_program_copies_it():
 
     assert list(state(TOUCHED).differences(state())) == []
     assert list(state(TOUCHED, "mine").differences(state())) != []
+
+
+class Overwrites(Sites):
+    """Writes the whole directory, of which it states no resourceVersion."""
+
+    def change_directory(self, change):
+        directory = copy.deepcopy(self.client.get(CONFIG_MAPS, "directory", "default"))
+        if change(directory):
+            del directory["metadata"]["resourceVersion"]
+            self.client.update(CONFIG_MAPS, directory)
+
+
+class OverwritesItsOwn(Sites):
+    """Writes the whole of its own settings: nobody else has anything in them."""
+
+    def settings(self, key, site):
+        name = super().settings(key, site)
+        body = {
+            "metadata": {"name": name, "namespace": "default", "labels": {"site": key.name}},
+            "data": {"theme": "plain"},
+        }
+        if not (site.get("status") or {}).get("settings"):
+            found = self.client.get(CONFIG_MAPS, name, "default")
+            body["metadata"]["ownerReferences"] = found["metadata"]["ownerReferences"]
+            self.client.update(CONFIG_MAPS, body)
+        return name
+
+
+def conflict(verb, resource, nth):
+    return PlannedFault(fault="conflict", program="operator", verb=verb, resource=resource, nth=nth)
+
+
+def test_the_mark_of_a_fault_is_no_difference_in_json_that_a_program_keeps():
+    def state(kept):
+        store = MemoryStore()
+        annotations = {"kopf.zalando.org/last-handled-configuration": kept}
+        metadata = {"name": "a", "annotations": annotations}
+        store.create(Key("example.com/sites", "default", "a"), {"metadata": metadata})
+        return final_state(store)
+
+    plain = state('{"spec":{},"metadata":{"labels":{}}}\n')
+    mark = '"annotations":{"dralab.dev/touched":"1767225608001000000"}'
+    marked = state(f'{{"spec":{{}},"metadata":{{"labels":{{}},{mark}}}}}\n')
+    assert list(marked.differences(plain)) == []
+    bare = state('{"spec":{}}')
+    assert list(state(f'{{"spec":{{}},"metadata":{{{mark}}}}}').differences(bare)) == []
+    other = list(state('{"spec":{"size":2}}').differences(bare))
+    assert [each.text for each in other] == [
+        "metadata.annotations.kopf.zalando.org/last-handled-configuration.spec.size is 2, "
+        "without faults not set"
+    ]
+    assert list(state("{not JSON").differences(bare)) != []
+
+
+@pytest.mark.parametrize(
+    ("operator", "nth", "lost"), [(Sites, 1, 0), (Overwrites, 1, 1), (OverwritesItsOwn, 2, 0)]
+)
+def test_an_update_that_removes_what_another_client_has_just_written_is_a_lost_update(
+    operator, nth, lost
+):
+    scenario = sitescenarios.scenario(operator, checks=[])
+    found = conflict("update", "configmaps", nth)
+    result = run_trial(scenario, expected_end(scenario), [found], 0)
+    assert result.fired == (found,)
+    wanted = [
+        "lost-update: operator: update configmaps default/directory without resourceVersion "
+        "removes the annotation dralab.dev/touched that another client wrote just before"
+    ]
+    assert [str(each) for each in result.violations] == wanted * lost
+
+
+@pytest.mark.thorough
+def test_a_lost_update_is_found_within_60_seeds():
+    scenario = sitescenarios.scenario(Overwrites, checks=[])
+    failures = search(scenario, expected_end(scenario), range(60)).failures
+    assert any(each.startswith("lost-update") for each in failures)
+
+
+class Sweeps(Sites):
+    """Removes settings whose site is not listed, and looks at all sites, each ten seconds."""
+
+    careful = False
+
+    def __init__(self, manager):
+        super().__init__(manager)
+        self.maps = manager.cache(CONFIG_MAPS)
+        self.unwanted = manager.queue("unwanted", self.remove)
+        manager.every(10 * SECOND, self.sweep)
+
+    def sweep(self):
+        try:
+            sites = self.client.list(SITES).items
+        except ApiError:
+            if self.careful:
+                return
+            sites = []
+        names = {each["metadata"]["name"] for each in sites}
+        for each in self.maps:
+            if each["metadata"].get("labels", {}).get("site", "") not in {"", *names}:
+                self.unwanted.add(each["metadata"]["name"])
+        for each in self.sites:
+            self.queue.add(key_of(each))
+
+    def remove(self, name):
+        try:
+            self.client.delete(CONFIG_MAPS, name, "default")
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+
+
+class SweepsWithCare(Sweeps):
+    """Does so where the list was answered."""
+
+    careful = True
+
+
+@pytest.mark.parametrize(("operator", "made_anew"), [(Sweeps, "ab"), (SweepsWithCare, "")])
+def test_what_is_deleted_for_a_list_that_failed_is_not_made_good_by_making_it_again(
+    operator, made_anew
+):
+    scenario = sitescenarios.scenario(operator, checks=[])
+    refused = PlannedFault(
+        fault="refuse", program="operator", verb="list", resource="sites.example.com",
+        nth=4, code=500,
+    )  # fmt: skip
+    result = run_trial(scenario, expected_end(scenario), [refused], 0)
+    assert result.fired == (refused,)
+    what = (
+        "recreation: programs delete configmaps default/{}-settings and create it again with the "
+        "same content 1 times, 0 without faults"
+    )
+    assert [str(each) for each in result.violations] == [what.format(name) for name in made_anew]
+
+
+@pytest.mark.thorough
+def test_a_list_taken_for_an_empty_one_is_found_within_100_seeds():
+    scenario = sitescenarios.scenario(Sweeps, checks=[])
+    failures = search(scenario, expected_end(scenario), range(100)).failures
+    assert any(each.startswith("recreation") for each in failures)

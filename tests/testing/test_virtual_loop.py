@@ -7,7 +7,7 @@ import random
 import signal
 import threading
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import pytest
 
@@ -156,6 +156,25 @@ def test_what_is_closed_runs_no_more_and_unwinds_in_silence(caplog):
     loop.bury()
     assert seen == ["unwound"]
     assert caplog.records == []
+
+
+def test_a_task_that_begins_others_when_it_is_closed_is_unwound_too():
+    engine, seen = SimulatedEngine(), []
+    loop = VirtualLoop(engine, engine.clock)
+
+    async def stubborn():
+        try:
+            while True:
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(10)
+        finally:
+            seen.append(loop.create_task(asyncio.sleep(1)))
+
+    loop.call_soon(lambda: seen.append(loop.create_task(stubborn())))
+    engine.run(SECOND)
+    loop.close()
+    loop.bury()
+    assert len(seen) == 2
 
 
 @pytest.fixture

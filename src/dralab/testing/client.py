@@ -5,18 +5,19 @@ another client, so that only requests that state a resourceVersion are refused f
 answer comes after a real commit. Nothing is refused that a real server would take.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
+from dralab.apiserver.storage import Key
 from dralab.apiserver.verbs import reading
 from dralab.apiserver.verbs.state.options import ListOptions
 from dralab.kernel.clock import SECOND
-from dralab.objects.metadata import metadata_of
+from dralab.objects.metadata import annotations_of, metadata_of
 from dralab.runtime.client import ObjectList, PatchType, Resource
 from dralab.testing import history as kinds
 from dralab.testing.faults import READS, TOUCHED, PlannedFault
@@ -253,8 +254,8 @@ class ProgramClient:
                 self._check_refused(request)
                 return self._do(request, do)
             case "conflict":
-                touch(self._around, request)
-                return self._do(request, do)
+                with touched(self._around, request, self._process.program):
+                    return self._do(request, do)
             case "lose-answer":
                 self._do(request, do)
                 self._process.wait(PATIENCE)
@@ -347,17 +348,34 @@ class ProgramClient:
         self._around.history.add(self._process.name, what, text, revision)
 
 
-def touch(around: TrialSurroundings, request: ProgramRequest) -> None:
-    """Write to an object as another client, if it exists."""
+@contextmanager
+def touched(around: TrialSurroundings, request: ProgramRequest, program: str) -> Iterator[None]:
+    """Write to an object as another client, if it exists, just before a request is carried out.
+
+    The program cannot have seen that write: to remove it is to lose it.
+    """
     now = str(around.engine.clock.now())
+    place = f"{request.namespace}/{request.name}".strip("/")
     patch = {"metadata": {"annotations": {TOUCHED: now}}}
     try:
         around.user.patch(request.resource, request.name, patch, request.namespace)
     except ApiError:
+        yield
         return
-    place = f"{request.namespace}/{request.name}".strip("/")
     text = f"patch {request.plural} {place}"
     around.history.add("other", kinds.WRITE, text, around.server.store.revision)
+    yield
+    try:
+        found = around.user.get(request.resource, request.name, request.namespace)
+    except ApiError:
+        return
+    where = request.resource
+    kind = around.server.resources.kind(where.group, where.version, where.plural)
+    key = Key(kind.hub, request.namespace, request.name)
+    if TOUCHED not in annotations_of(found) and not around.has_to_itself(key):
+        lost = f"the annotation {TOUCHED} that another client wrote just before"
+        text = f"{program}: {request} without resourceVersion removes {lost}"
+        around.violated("lost-update", text)
 
 
 def _verb(verb: str, subresource: str) -> str:

@@ -8,13 +8,14 @@ between runs without faults are left out as well (`varying`).
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from dralab.apiserver.storage import Change, Store, Stored
-from dralab.objects.metadata import annotations_of, metadata_of, owners_of
+from dralab.objects.metadata import annotations_of, metadata_of, owner_uids, owners_of
 from dralab.testing.faults import TOUCHED
 from dralab.values.json_types import JsonDict
 
@@ -148,6 +149,12 @@ def _steady(value: JsonDict) -> Any:
     return _reduced(value, {}, frozenset())
 
 
+def content(value: JsonDict) -> JsonDict:
+    """Return what a program wants of an object, and whose it is: what is made anew has it again."""
+    ignored = frozenset({*ANY_KIND, "metadata", "status"})
+    return {**_reduced(value, {}, ignored), "owners": sorted(owner_uids(value))}
+
+
 class _Ignored:
     """The paths that a user excludes from comparison."""
 
@@ -224,8 +231,22 @@ def _plain(value: Any, path: str, names: Mapping[str, str], ignored: frozenset[s
             return names[value]
         if TIME.fullmatch(value):
             return "<time>"
+        if value.startswith(("{", "[")):
+            # Annotations hold objects as JSON, as of kopf and kubectl, with marks and times.
+            with suppress(orjson.JSONDecodeError, RecursionError):
+                return _plain(_filled(orjson.loads(value)), path, names, ignored)
         return UID.sub("<uid>", value) if len(value) >= 36 else value
     return value
+
+
+def _filled(value: Any) -> Any:
+    """Return a value of JSON without the mark of a fault, and without what is empty for that."""
+    if isinstance(value, list):
+        return [_filled(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    filled = {key: _filled(item) for key, item in value.items() if key != TOUCHED}
+    return {key: item for key, item in filled.items() if item != {} or value[key] == {}}
 
 
 def _ordered(items: list[Any], path: str) -> list[Any]:

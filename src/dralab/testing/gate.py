@@ -28,7 +28,7 @@ from dralab.apiserver.http.trying import refusal
 from dralab.apiserver.storage import Compacted
 from dralab.runtime.client import Resource
 from dralab.testing import history as kinds
-from dralab.testing.client import ProgramRequest, touch
+from dralab.testing.client import ProgramRequest, touched
 from dralab.testing.faults import PlannedFault
 from dralab.testing.refusals import lasting_refusal, lasts, refused_with
 from dralab.testing.streams import NotedSpelling, ProgramStream, WatchingProcess
@@ -140,8 +140,8 @@ class _GatedRequest:
             case "slow":
                 return Proxied(ask=partial(self._slowly, fault.duration))
             case "conflict":
-                touch(around, told)
-                return self.do()
+                with touched(around, told, self.process.program):
+                    return self.do()
             case "late-write":
                 self._later(fault.duration)
             case "kill":

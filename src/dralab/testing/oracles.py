@@ -13,14 +13,15 @@ import orjson
 
 from dralab import cel
 from dralab.apiserver.server import ApiServer
-from dralab.apiserver.storage import Change, Stored
+from dralab.apiserver.storage import Change, Key, Stored
 from dralab.cel import types
 from dralab.cel.json_values import from_json
 from dralab.objects.claims import allocation_of, holds
 from dralab.objects.metadata import is_deleting, metadata_of, owner_uids, spec_of, uid_of
-from dralab.testing.final_state import IGNORED, UID
+from dralab.testing.final_state import IGNORED, UID, content
 from dralab.testing.history import TrialHistory, TrialViolation
 from dralab.testing.trial_scenario import ObjectInvariant, TrialScenario
+from dralab.values.json_types import JsonDict
 
 CLAIMS: Final = "resource.k8s.io/resourceclaims"
 VOLUME_CLAIMS: Final = "persistentvolumeclaims"
@@ -43,6 +44,10 @@ class Watchdog:
         self._report = report
         self._recent: list[tuple[int, str]] = []
         self.deletions: Counter[str] = Counter()
+        self.recreations: Counter[str] = Counter()
+        self.writers: dict[Key, set[str]] = {}
+        """The programs that wrote to an object which one of them made."""
+        self._gone: dict[Key, tuple[str, JsonDict]] = {}
         self._always: dict[str, list[_CompiledInvariant]] = {}
         self._at_end: dict[str, list[_CompiledInvariant]] = {}
         self._compiled = False
@@ -66,17 +71,22 @@ class Watchdog:
         place = f"{change.key.resource} {change.key.namespace}/{change.key.name}"
         self._recent.append((now, place.replace(" /", " ")))
 
-    def note_write(self, change: Change) -> None:
-        """Count a deletion by a program that destroys data; finalizers may delay it."""
-        before, after = change.before, change.after
-        if change.key.resource not in DURABLE or before is None or is_deleting(before.value):
+    def note_write(self, change: Change, program: str) -> None:
+        """Note who made an object and who deletes it; finalizers may delay a deletion."""
+        key, before, after = change.key, change.before, change.after
+        if before is None and after is not None:
+            self.writers[key] = {program}
+            if self._gone.pop(key, None) == (program, content(after.value)):
+                self.recreations[_place(key, after.value)] += 1
+        elif key in self.writers:
+            self.writers[key].add(program)
+        if before is None or is_deleting(before.value):
             return
         if after is None or is_deleting(after.value):
-            prefix, name = metadata_of(before.value).get("generateName"), change.key.name
-            # No two runs have generated names alike, nor those that are made of uids.
-            name = f"{prefix}*" if prefix and name.startswith(prefix) else UID.sub("*", name)
-            place = f"{change.key.resource} {change.key.namespace}/{name}"
-            self.deletions[place.replace(" /", " ")] += 1
+            if key.resource in DURABLE:
+                self.deletions[_place(key, before.value)] += 1
+            else:
+                self._gone[key] = (program, content(before.value))
 
     def busiest(self, since: int) -> str:
         """Return which objects changed most after a time."""
@@ -197,6 +207,14 @@ def environment() -> cel.Environment:
     return cel.kubernetes().extended(
         variables=variables, result=(types.BOOL, types.DYN), result_words="bool"
     )
+
+
+def _place(key: Key, value: JsonDict) -> str:
+    """Return an object's place, the same in any run: generated names and uids are not."""
+    prefix = metadata_of(value).get("generateName")
+    generated = prefix and key.name.startswith(prefix)
+    name = f"{prefix}*" if generated else UID.sub("*", key.name)
+    return f"{key.resource} {key.namespace}/{name}".replace(" /", " ")
 
 
 def _title(stored: Stored) -> str:

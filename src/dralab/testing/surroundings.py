@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from dralab.apiserver.server import ApiServer
+from dralab.apiserver.storage import Key
 from dralab.runtime.client import Client, Resource
 from dralab.runtime.local import LocalClient
 from dralab.runtime.simulated import SimulatedEngine
@@ -84,6 +85,10 @@ class TrialSurroundings(Protocol):
 
     def refused(self, program: str, request: str, code: int) -> None:
         """Count a request of a program that was refused; a client sends some of them again."""
+        ...
+
+    def has_to_itself(self, key: Key) -> bool:
+        """Return whether a program made an object, and no other program wrote to it."""
         ...
 
     def violated(self, oracle: str, text: str) -> None:

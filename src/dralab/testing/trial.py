@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from dralab.kernel.clock import SECOND
-from dralab.testing.faults import OF_NODES, ObservedTraffic, PlannedFault, draw
+from dralab.testing.faults import OF_CLUSTER, OF_NODES, ObservedTraffic, PlannedFault, draw
 from dralab.testing.final_state import FinalState, final_state, refreshed, varying
 from dralab.testing.history import TrialHistory, TrialViolation
 from dralab.testing.surroundings import TrialEnded
@@ -27,6 +27,7 @@ THEIR_SERVER: Final = (
     "the client or the caches of its manager",
     "the server of {kubeconfig}, {server} or the variable KUBECONFIG",
 )
+REASONS: Final = OF_CLUSTER - {"outage"}
 MOST_DIFFERENCES: Final = 3
 # Requests of one quiet minute that are nothing unusual, beyond those of the run without faults.
 QUIET_REQUESTS: Final = 30
@@ -50,6 +51,7 @@ class ExpectedEnd:
     traffic: ObservedTraffic
     quiet_requests: Counter[str]
     deletions: Counter[str] = field(default_factory=Counter)
+    recreations: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,16 +86,20 @@ def expected_end(scenario: TrialScenario) -> ExpectedEnd:
             raise ScenarioFails(world.violations, world.history)
         worlds.append(world)
     states = [final_state(world.server.store, scenario.ignore) for world in worlds]
-    quiet, deletions = worlds[0].quiet_requests, worlds[0].watchdog.deletions
-    for world in worlds[1:]:
+    quiet: Counter[str] = Counter()
+    deletions: Counter[str] = Counter()
+    recreations: Counter[str] = Counter()
+    for world in worlds:
         quiet |= world.quiet_requests
         deletions |= world.watchdog.deletions
+        recreations |= world.watchdog.recreations
     return ExpectedEnd(
         state=states[0],
         varying=varying(states) | _refreshed(scenario),
         traffic=worlds[0].plan.traffic,
         quiet_requests=quiet,
         deletions=deletions,
+        recreations=recreations,
     )
 
 
@@ -191,6 +197,13 @@ def _judged(
         usual = expected.deletions[place]
         times = f"{usual + count} times, {usual} without faults"
         yield TrialViolation("data-loss", f"programs delete {place} {times}")
+    # What is made anew for a pod or a node that failed is made for a reason.
+    if REASONS.isdisjoint(fault.fault for fault in world.plan.fired):
+        for place, count in (world.watchdog.recreations - expected.recreations).items():
+            usual = expected.recreations[place]
+            times = f"{usual + count} times, {usual} without faults"
+            text = f"programs delete {place} and create it again with the same content {times}"
+            yield TrialViolation("recreation", text)
     state = final_state(world.server.store, scenario.ignore)
     found = list(state.differences(expected.state, expected.varying))
     for difference in found[:MOST_DIFFERENCES]:

@@ -253,14 +253,18 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         try:
             with self._around(), self._running():
                 for _ in range(LAST_TURNS):
-                    under_way = [task for task in self._tasks if not task.done()]
+                    under_way = [task for task in list(self._tasks) if not task.done()]
                     if not under_way:
                         break
                     for task in under_way:
                         task.cancel()
                     self._run_out()
-                for task in self._tasks:
-                    if not task.done():
+                closed: set[asyncio.Task[Any]] = set()
+                for _ in range(LAST_TURNS):
+                    # What is closed may begin another task.
+                    left = {each for each in list(self._tasks) if not each.done()} - closed
+                    closed |= left
+                    for task in left:
                         _close(task.get_coro())
         finally:
             logging.disable(before)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from dralab.api.kinds import Kinds
 from dralab.api.resource.features import of_simulations, off_in
 from dralab.apiserver.server import ApiServer
-from dralab.apiserver.storage import Change, MemoryStore
+from dralab.apiserver.storage import Change, Key, MemoryStore
 from dralab.kernel.clock import SECOND, Clock, from_rfc3339
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.client import Resource
@@ -363,6 +363,10 @@ class TrialWorld:
 
     # --- what happens -----------------------------------------------------------------------------
 
+    def has_to_itself(self, key: Key) -> bool:
+        """Return whether a program made an object, and no other program wrote to it."""
+        return len(self.watchdog.writers.get(key, ())) == 1
+
     def violated(self, oracle: str, text: str) -> None:
         """Note that something is wrong; the trial ends before its next event."""
         self.violations.append(TrialViolation(oracle, text))
@@ -379,7 +383,7 @@ class TrialWorld:
                 if self.acting is None:
                     self._note_other(change)
                 else:
-                    self.watchdog.note_write(change)
+                    self.watchdog.note_write(change, self.acting.program)
 
     def _note_other(self, change: Change) -> None:
         verb = "create" if change.before is None else "delete" if change.after is None else "change"
