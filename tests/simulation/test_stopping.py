@@ -246,7 +246,7 @@ def test_a_scenario_says_what_is_written_and_when_to_stop(files):
     ("more", "problem"),
     [
         ("outputs: {report: ../elsewhere}\n", "outputs.report: must be a folder inside"),
-        ("outputs: {picture: gif}\n", "outputs.picture: 'gif' is not one of png, svg"),
+        ("outputs: {picture: gif}\n", "outputs.picture: 'gif' is not one of pdf, png, svg"),
         ("stop: {ended: 0}\n", "stop.ended: must be a number, at least 1"),
         ("policy: fgd\n", "policy: is an alias of `scheduler`"),
     ],
