@@ -12,8 +12,10 @@ from dralab.cli.dst import dst
 from dralab.kernel.clock import SECOND
 from dralab.scenarios.errors import InputError
 from dralab.testing import replays
+from dralab.testing.faults import PlannedFault
 from dralab.testing.scenario import load, schema
 from dralab.testing.trial import expected_end
+from dralab.testing.world import TrialWorld
 
 EXAMPLE = Path(__file__).parents[2] / "examples/60-find-the-bug"
 
@@ -59,6 +61,35 @@ def folder(tmp_path):
     (tmp_path / "wish.yaml").write_text(WISH)
     (tmp_path / "scenario.yaml").write_text(SCENARIO)
     return tmp_path
+
+
+CHECKS = """
+def every_create_is_answered(objects, history):
+    assert [entry.at for entry in history] == sorted(entry.at for entry in history)
+    assert len(list(history)) == len(history)
+    refused, made = [], []
+    for entry in history:
+        if entry.request and entry.request.verb == "create":
+            (refused if entry.code else made).append((entry.who, entry.request.plural, entry.code))
+    return f"refused {refused}, made {made}"
+"""
+
+
+def test_an_invariant_in_python_reads_requests_and_refusals_from_the_history(folder):
+    (folder / "checks.py").write_text(CHECKS)
+    name = "every_create_is_answered"
+    text = SCENARIO + f"invariants:\n  - python: checks.py:{name}\n"
+    (folder / "scenario.yaml").write_text(text)
+    scenario = load(folder / "scenario.yaml")
+    refused = PlannedFault(
+        fault="refuse", program="maker", verb="create", resource="configmaps", nth=1, code=503
+    )
+    world = TrialWorld(scenario, [refused])
+    world.run()
+    made = "[('maker', 'configmaps', 0)]"
+    assert [each.text for each in world.violations] == [
+        f"checks.py:{name}: refused [('maker', 'configmaps', 503)], made {made}"
+    ]
 
 
 def test_the_example_is_read():

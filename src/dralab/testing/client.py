@@ -303,9 +303,10 @@ class ProgramClient:
         self._around.answered(self._process.program, str(request))
         if request.writes:
             unchanged = "" if after > before else " (no change)"
-            self._note(kinds.WRITE, f"{request}{unchanged}", after if after > before else 0)
+            revision = after if after > before else 0
+            self._note(kinds.WRITE, f"{request}{unchanged}", revision, request=request)
         else:
-            self._note(kinds.REQUEST, str(request), after)
+            self._note(kinds.REQUEST, str(request), after, request=request)
         return found
 
     def _later(self, request: ProgramRequest, do: Callable[[], object], delay: int) -> None:
@@ -341,11 +342,21 @@ class ProgramClient:
     def _noted(self, request: ProgramRequest, error: ApiError) -> ApiError:
         self._around.refused(self._process.program, str(request), error.code)
         what = kinds.WRITE if request.writes else kinds.REQUEST
-        self._note(what, f"{request} -> {error.code} {error.reason}")
+        text = f"{request} -> {error.code} {error.reason}"
+        self._note(what, text, request=request, code=error.code)
         return error
 
-    def _note(self, what: str, text: str, revision: int = 0) -> None:
-        self._around.history.add(self._process.name, what, text, revision)
+    def _note(
+        self,
+        what: str,
+        text: str,
+        revision: int = 0,
+        *,
+        request: ProgramRequest | None = None,
+        code: int = 0,
+    ) -> None:
+        history, name = self._around.history, self._process.name
+        history.add(name, what, text, revision, request=request, code=code)
 
 
 @contextmanager

@@ -179,7 +179,8 @@ class _GatedRequest:
             around.refused(self.process.program, str(told), status)
         else:
             around.answered(self.process.program, str(told))
-        around.history.add(self.process.name, what, text, after if after > before else 0)
+        revision, code = after if after > before else 0, status if status >= 400 else 0
+        around.history.add(self.process.name, what, text, revision, request=told, code=code)
         return answer  # type: ignore[return-value]  # of resources, nothing else is answered here
 
     def _opened(self, stream: WatchStream) -> HttpResponse | ByteStream:
@@ -200,7 +201,8 @@ class _GatedRequest:
         where = told.resource
         kind = resources.kind(where.group, where.version, where.plural)
         form = form_for(self.request, kind, listing=True)
-        self.around.history.add(self.process.name, kinds.REQUEST, f"{told} -> 410 Expired")
+        text = f"{told} -> 410 Expired"
+        self.around.history.add(self.process.name, kinds.REQUEST, text, request=told, code=410)
         return watch_error(form, ApiError("Expired", "too old resource version"))
 
     async def _slowly(self, duration: int) -> HttpResponse | ByteStream:
@@ -234,7 +236,8 @@ class _GatedRequest:
         """Answer with an error, and note it."""
         what = kinds.WRITE if self.told.writes else kinds.REQUEST
         text = f"{self.told} -> {error.code} {error.reason}"
-        self.around.history.add(self.process.name, what, text)
+        history, name = self.around.history, self.process.name
+        history.add(name, what, text, request=self.told, code=error.code)
         self.around.refused(self.process.program, str(self.told), error.code)
         return refusal(error)
 

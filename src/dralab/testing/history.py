@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dralab.kernel.clock import SECOND
+
+if TYPE_CHECKING:
+    from dralab.testing.client import ProgramRequest
 
 # What an entry is about; the timeline colours by it.
 REQUEST: Final = "request"
@@ -21,33 +24,54 @@ MOST_ENTRIES: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One entry; `at` in nanoseconds since the beginning, `revision` 0 without one."""
+    """One entry; `at` in nanoseconds since the beginning, `revision` 0 without one.
+
+    Of a request of a program under test `request` has verb, resource, namespace and name; `code` is
+    that of the refusal, 0 where it was carried out.
+    """
 
     at: int
     who: str
     what: str
     text: str
     revision: int = 0
+    request: "ProgramRequest | None" = None
+    code: int = 0
 
 
 class TrialHistory:
-    """The entries of one trial; invariants in Python read them, and timelines show them."""
+    """The entries of one trial, in order; invariants in Python read them, and timelines show them.
+
+    It iterates over all entries; `of` over those of some kinds.
+    """
 
     def __init__(self, now: Callable[[], int]) -> None:
         self.entries: list[HistoryEntry] = []
         self.left_out = 0
         self._now = now
 
-    def add(self, who: str, what: str, text: str, revision: int = 0) -> None:
+    def add(
+        self,
+        who: str,
+        what: str,
+        text: str,
+        revision: int = 0,
+        *,
+        request: "ProgramRequest | None" = None,
+        code: int = 0,
+    ) -> None:
         """Add an entry at the present time."""
         if len(self.entries) >= MOST_ENTRIES and what != VERDICT:
             self.left_out += 1
             return
-        self.entries.append(HistoryEntry(self._now(), who, what, text, revision))
+        self.entries.append(HistoryEntry(self._now(), who, what, text, revision, request, code))
+
+    def __iter__(self) -> Iterator[HistoryEntry]:
+        return iter(self.entries)
 
     def of(self, *what: str, who: str = "") -> Iterator[HistoryEntry]:
         """Yield the entries of some kinds, of one program or of all."""
-        for entry in self.entries:
+        for entry in self:
             if entry.what in what and (not who or entry.who == who):
                 yield entry
 
