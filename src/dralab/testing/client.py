@@ -7,7 +7,6 @@ answer comes after a real commit. Nothing is refused that a real server would ta
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -20,7 +19,8 @@ from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import annotations_of, metadata_of
 from dralab.runtime.client import ObjectList, PatchType, Resource
 from dralab.testing import history as kinds
-from dralab.testing.faults import READS, TOUCHED, PlannedFault
+from dralab.testing.faults import TOUCHED, PlannedFault
+from dralab.testing.history import ProgramRequest, named
 from dralab.testing.refusals import lasting_refusal, lasts, no_answer, refused_with
 from dralab.testing.surroundings import ProgramKilled, RequestingProcess, TrialSurroundings
 from dralab.testing.watch import ProgramWatch
@@ -29,35 +29,6 @@ from dralab.values.json_types import JsonDict
 T = TypeVar("T")
 # How long a client waits for an answer that is lost.
 PATIENCE: Final = 5 * SECOND
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramRequest:
-    """A request as faults and timelines name it; `verb` with its subresource."""
-
-    verb: str
-    resource: Resource
-    namespace: str = ""
-    name: str = ""
-
-    @property
-    def plural(self) -> str:
-        """The collection, such as `pods` or `widgets.example.com`."""
-        return named(self.resource)
-
-    @property
-    def writes(self) -> bool:
-        """Whether it changes something."""
-        return self.verb not in READS
-
-    def __str__(self) -> str:
-        place = f"{self.namespace}/{self.name}".strip("/")
-        return f"{self.verb} {self.plural} {place}".rstrip()
-
-
-def named(resource: Resource) -> str:
-    """Return a collection's name with its group."""
-    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 
 
 class ProgramClient:

@@ -28,8 +28,9 @@ from dralab.apiserver.http.trying import refusal
 from dralab.apiserver.storage import Compacted
 from dralab.runtime.client import Resource
 from dralab.testing import history as kinds
-from dralab.testing.client import ProgramRequest, touched
+from dralab.testing.client import touched
 from dralab.testing.faults import PlannedFault
+from dralab.testing.history import ProgramRequest
 from dralab.testing.refusals import lasting_refusal, lasts, refused_with
 from dralab.testing.streams import NotedSpelling, ProgramStream, WatchingProcess
 from dralab.testing.surroundings import TrialSurroundings

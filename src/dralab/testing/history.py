@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dralab.kernel.clock import SECOND
-
-if TYPE_CHECKING:
-    from dralab.testing.client import ProgramRequest
+from dralab.runtime.client import Resource
+from dralab.testing.faults import READS
 
 # What an entry is about; the timeline colours by it.
 REQUEST: Final = "request"
@@ -23,6 +22,35 @@ MOST_ENTRIES: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramRequest:
+    """A request as faults and timelines name it; `verb` with its subresource."""
+
+    verb: str
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+
+    @property
+    def plural(self) -> str:
+        """The collection, such as `pods` or `widgets.example.com`."""
+        return named(self.resource)
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changes something."""
+        return self.verb not in READS
+
+    def __str__(self) -> str:
+        place = f"{self.namespace}/{self.name}".strip("/")
+        return f"{self.verb} {self.plural} {place}".rstrip()
+
+
+def named(resource: Resource) -> str:
+    """Return a collection's name with its group."""
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryEntry:
     """One entry; `at` in nanoseconds since the beginning, `revision` 0 without one.
 
@@ -35,7 +63,7 @@ class HistoryEntry:
     what: str
     text: str
     revision: int = 0
-    request: "ProgramRequest | None" = None
+    request: ProgramRequest | None = None
     code: int = 0
 
 
@@ -57,7 +85,7 @@ class TrialHistory:
         text: str,
         revision: int = 0,
         *,
-        request: "ProgramRequest | None" = None,
+        request: ProgramRequest | None = None,
         code: int = 0,
     ) -> None:
         """Add an entry at the present time."""
