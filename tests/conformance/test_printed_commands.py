@@ -12,8 +12,9 @@ from click.testing import CliRunner
 import doors
 import remedies
 from clusters import random_cluster
+from dralab.api.resource.features import ALL
 from dralab.cli.main import main
-from dralab.cluster import Cluster
+from dralab.cluster import Cluster, Options
 from ourverdicts import is_tried
 from stockverdicts import as_stored
 
@@ -21,13 +22,24 @@ SCENES = Path(__file__).parents[1] / "cli" / "scenes"
 NAMES = sorted(
     path.stem
     for path in SCENES.glob("*.yaml")
-    # Older device APIs are not served, and a snapshot keeps neither volumes nor quotas.
-    if path.stem not in {"fleet", "k8srm", "k8srm-total", "evolution", "quota"}
+    # Older device APIs are not served, and a snapshot keeps neither volumes nor quotas. A pod with
+    # a node ends there, and here no node runs.
+    if path.stem
+    not in {"fleet", "k8srm", "k8srm-class", "k8srm-total", "evolution", "quota", "pinned"}
     and "volume" not in path.stem
 )
 
-# A namespace that has such claims has this label.
-ALLOW = "kubectl label namespace default resource.kubernetes.io/admin-access=true"
+# Gangs of v1beta1 came with it.
+NEWEST = Options(version="1.37", features=ALL)
+
+# A namespace with claims for administrators has the label. A snapshot keeps no PriorityClass.
+BEFORE = """
+kubectl label namespace default resource.kubernetes.io/admin-access=true
+kubectl create priorityclass urgent --value=1000
+kubectl create priorityclass patient --value=1000 --preemption-policy=Never
+"""
+# Takes a cordon's taint away, as the node controller does, which does not run here.
+AFTER = "kubectl taint nodes --all node.kubernetes.io/unschedulable- >&2 || true"
 
 pytestmark = [
     pytest.mark.conformance,
@@ -51,6 +63,7 @@ def explained(*words):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_commands_of_a_page_do_what_it_says(name, tmp_path):
+    scene = (SCENES / f"{name}.yaml").read_text()
     given = arguments(name)
     files, asked = given[:-1], given[-1]
     snapshot = tmp_path / "scene.snapshot"
@@ -59,7 +72,8 @@ def test_the_commands_of_a_page_do_what_it_says(name, tmp_path):
     helps = []
     number = 0
     while not number or number < len(helps):
-        with Cluster(snapshot=snapshot) as cluster:
+        options = NEWEST if "scheduling.k8s.io/v1beta1" in scene else None
+        with Cluster(options, snapshot=snapshot) as cluster:
             source = ("--kubeconfig", str(cluster.kubeconfig), asked)
             helps = [
                 each
@@ -70,7 +84,7 @@ def test_the_commands_of_a_page_do_what_it_says(name, tmp_path):
             if not helps:
                 return
             done = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", f"{ALLOW}; {helps[number]['command']}"],
+                ["bash", "-euo", "pipefail", "-c", f"{BEFORE}{helps[number]['command']}\n{AFTER}"],
                 env=os.environ | {"KUBECONFIG": str(cluster.kubeconfig)},
                 capture_output=True,
                 text=True,

@@ -33,7 +33,8 @@ CONTAINER: Final[Kept] = {
     "name": EVERYTHING,
     "resources": EVERYTHING,
     "restartPolicy": EVERYTHING,  # a sidecar counts for as long as its pod runs
-    "ports": {"hostPort": EVERYTHING, "hostIP": EVERYTHING, "protocol": EVERYTHING},
+    # A port without containerPort is not valid: the pod could not be made anew.
+    "ports": dict.fromkeys(("containerPort", "hostPort", "hostIP", "protocol"), EVERYTHING),
 }
 POD_SPEC: Final[Kept] = {
     "activeDeadlineSeconds": EVERYTHING,
