@@ -1,6 +1,7 @@
 """What is a failure and what is not: statuses that a start refreshes, data that are deleted."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 
@@ -10,11 +11,12 @@ from dralab.apiserver.storage import Key, MemoryStore
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import key_of
 from dralab.runtime.resources import CONFIG_MAPS, VOLUME_CLAIMS
+from dralab.testing import replays
 from dralab.testing.faults import TOUCHED, PlannedFault
 from dralab.testing.final_state import final_state
 from dralab.testing.search import search
-from dralab.testing.trial import expected_end, run_trial
-from dralab.testing.trial_scenario import ClusterParts
+from dralab.testing.trial import ScenarioFails, expected_end, run_trial
+from dralab.testing.trial_scenario import ClusterParts, TrialLimits
 from siteoperators import SITES, Sites
 
 RESTART = PlannedFault(fault="restart", program="operator", at=28 * SECOND, duration=SECOND)
@@ -258,3 +260,74 @@ def test_a_list_taken_for_an_empty_one_is_found_within_100_seeds():
     scenario = sitescenarios.scenario(Sweeps, checks=[])
     failures = search(scenario, expected_end(scenario), range(100)).failures
     assert any(each.startswith("recreation") for each in failures)
+
+
+class StopsWorking(Sites):
+    """Does nothing any more twenty seconds after its start, as with credentials that ran out."""
+
+    def __init__(self, manager):
+        super().__init__(manager)
+        self.ends = manager.engine.clock.now() + 20 * SECOND
+
+    def reconcile(self, key):
+        if self.engine.clock.now() < self.ends:
+            super().reconcile(key)
+
+
+def test_a_mistake_of_the_run_without_faults_is_told_as_one():
+    """Only the last site has no settings without faults: a restart makes them."""
+    scenario = sitescenarios.scenario(StopsWorking, checks=[])
+    expected = expected_end(scenario)
+    texts = [each.text for each in run_trial(scenario, expected, [RESTART], 0).violations]
+    assert texts[0] == (
+        "configmaps default/d-settings: 1 at the end, 0 without faults; the run without faults "
+        "ends like this trial if its programs start once more at rest"
+    )
+    failure = search(scenario, expected, range(16)).explained[0]
+    number = len(failure.seeds)
+    assert number > 2
+    for tried, usual in ((2 * number, False), (2 * number - 1, True), (3, False)):
+        lines = replays.failure_lines(replace(failure, tried=tried))
+        line = f"{number} of {tried} seeds end so: the run without faults may be the one that is "
+        assert any(each.startswith(line) for each in lines) is usual
+
+
+class DrawsLots(Sites):
+    """Of each ten starts one does nothing."""
+
+    def __init__(self, manager):
+        super().__init__(manager)
+        self.idle = manager.randomness.stream("lots").random() < 0.1
+
+    def reconcile(self, key):
+        if not self.idle:
+            super().reconcile(key)
+
+
+def test_an_end_that_needs_no_fault_is_not_told_as_one_that_faults_make():
+    scenario = sitescenarios.scenario(DrawsLots, checks=[])
+    expected = expected_end(scenario)
+    seed = next(seed for seed in range(100) if run_trial(scenario, expected, [], seed).failed)
+    [failure, *_] = search(scenario, expected, [seed]).explained
+    assert failure.schedule == []
+    lines = replays.failure_lines(failure)
+    assert f"it ends so without faults with seed {seed}, and otherwise with seeds 0 to 2" in lines
+
+
+class NeverRests(Sites):
+    """Writes a number each seven seconds."""
+
+    def __init__(self, manager):
+        super().__init__(manager)
+        self.number = 0
+        manager.every(7 * SECOND, self.count)
+
+    def count(self):
+        self.number += 1
+        self.client.patch(CONFIG_MAPS, "directory", {"data": {"n": str(self.number)}}, "default")
+
+
+def test_a_run_without_faults_tells_of_none():
+    limits = TrialLimits(settle=100 * SECOND)
+    with pytest.raises(ScenarioFails, match="does not come to rest after the script: configmaps"):
+        expected_end(sitescenarios.scenario(NeverRests, limits=limits))

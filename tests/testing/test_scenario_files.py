@@ -243,13 +243,15 @@ def test_a_program_without_a_bug_passes(folder):
     assert "PROGRAM" in found.stdout
 
 
-def test_a_scenario_that_fails_without_faults_is_one_line(folder):
-    (folder / "maker.py").write_text(OPERATOR.replace("self.client.create", "self.client.produce"))
+def test_a_scenario_that_fails_without_faults_is_shown_with_what_happened(folder):
+    (folder / "maker.py").write_text(OPERATOR.replace("self.made = True", "raise KeyError('made')"))
     found = run("run", folder / "scenario.yaml")
     assert found.exit_code == 2
-    assert found.stderr.startswith("Error: ")
-    assert "the run without faults fails: crash: maker crashes: AttributeError" in found.stderr
-    assert found.stderr.count("\n") == 1
+    first, *timeline = found.stderr.splitlines()
+    assert first.startswith("Error: ")
+    assert "the run without faults fails: crash: maker crashes: KeyError: 'made'" in first
+    assert any("create configmaps default/made-*" in line for line in timeline)
+    assert "X crash: maker crashes: KeyError" in timeline[-1]
 
 
 def test_a_manifest_that_the_server_refuses_is_one_line(folder):

@@ -150,6 +150,8 @@ def faults() -> None:
 def _prepared(scenario: Path) -> "tuple[TrialScenario, ExpectedEnd]":
     """Load a scenario and run it without faults; exit code 2 where that is not possible."""
     from dralab.api.status import ApiError
+    from dralab.testing.history import timeline
+    from dralab.testing.replays import explaining_entries
     from dralab.testing.scenario import load
     from dralab.testing.trial import ScenarioFails, expected_end
 
@@ -159,6 +161,9 @@ def _prepared(scenario: Path) -> "tuple[TrialScenario, ExpectedEnd]":
         return loaded, expected_end(loaded)
     except ScenarioFails as failure:
         echo(f"Error: {scenario}: {failure}", err=True)
+        shown = explaining_entries(failure.history)[-LAST_ENTRIES:]
+        for line in timeline(shown):
+            echo(f"  {line}", err=True)
     except ApiError as error:
         echo(f"Error: {scenario}: manifests: {error.message}", err=True)
     raise SystemExit(2)
@@ -200,6 +205,8 @@ def _write(result: "SearchResult", scenario: Path, out: Path) -> dict[str, Path]
     return written
 
 
+# Of a run without faults that fails, what happened last.
+LAST_ENTRIES = 40
 COVERAGE = ("program", "place", "fault", "count")
 
 

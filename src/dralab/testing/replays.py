@@ -24,6 +24,7 @@ from dralab.testing.history import (
     timeline,
 )
 from dralab.testing.search import ExplainedFailure, SearchResult
+from dralab.testing.trial import LATENCIES
 
 KIND: Final = "dralab-dst-replay"
 FORMAT: Final = 1
@@ -130,12 +131,19 @@ def failure_lines(failure: ExplainedFailure, *, width: int = 100) -> list[str]:
     shown = list(failure.result.violations)
     lines = [f"{each}" for each in shown] or [f"{v} (not shown again)" for v in
                                               failure.summary.violations]  # fmt: skip
+    if failure.usual:
+        seeds = f"{len(failure.seeds)} of {failure.tried} seeds"
+        lines.append(f"{seeds} end so: the run without faults may be the one that is wrong")
     lines.append("")
     if failure.schedule:
         lines.append(f"the shortest schedule: {len(failure.schedule)} of {failure.drawn} faults")
         lines += [f"  {number}. {fault}" for number, fault in enumerate(failure.schedule, 1)]
     else:
-        lines.append("the shortest schedule: no fault at all; the order of events suffices")
+        seed, others = failure.summary.seed, len(LATENCIES) - 1
+        lines.append("the shortest schedule: no fault at all")
+        lines.append(
+            f"it ends so without faults with seed {seed}, and otherwise with seeds 0 to {others}"
+        )
     lines += ["", *timeline(explaining_entries(failure.result.history), width=width)]
     return lines
 

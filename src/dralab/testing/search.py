@@ -73,6 +73,8 @@ VARIABLE: Final = re.compile(r"-[a-z0-9]{5}\b|\d+(\.\d+)?|<uid>")
 # So many different failures get a shortest schedule.
 MOST_EXPLAINED: Final = 5
 CHUNK: Final = 8
+# Of fewer trials most say little.
+FEW: Final = 4
 
 Told = Callable[[int, "TrialSummary"], None]
 
@@ -90,13 +92,21 @@ class TrialSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedFailure:
-    """One failure with the shortest schedule that shows it."""
+    """One failure with the shortest schedule that shows it; `seeds` show it, of `tried`."""
 
     summary: TrialSummary
     schedule: Sequence[PlannedFault]
     result: TrialResult
     seeds: Sequence[int]
     drawn: int
+    tried: int = 0
+
+    @property
+    def usual(self) -> bool:
+        """Whether most trials end so: the run without faults is then the exception."""
+        shown = self.result.violations
+        ends_so = bool(shown) and shown[0].oracle == "final-state"
+        return ends_so and 2 * len(self.seeds) > self.tried >= FEW
 
 
 @dataclass(slots=True)
@@ -175,7 +185,8 @@ def search(
         if stop() or (fail_fast and summary.signature):
             break
     for name in list(found.failures)[:MOST_EXPLAINED]:
-        found.explained.append(explain(scenario, expected, found.failures[name]))
+        failure = explain(scenario, expected, found.failures[name])
+        found.explained.append(replace(failure, tried=found.seeds))
     return found
 
 

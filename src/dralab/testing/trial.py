@@ -29,6 +29,10 @@ THEIR_SERVER: Final = (
 )
 REASONS: Final = OF_CLUSTER - {"outage"}
 MOST_DIFFERENCES: Final = 3
+# The mistake is in the run without faults, or in what a start does.
+ALSO_WITHOUT: Final = (
+    "the run without faults ends like this trial if its programs start once more at rest"
+)
 # Requests of one quiet minute that are nothing unusual, beyond those of the run without faults.
 QUIET_REQUESTS: Final = 30
 
@@ -44,7 +48,10 @@ class ScenarioFails(Exception):  # noqa: N818 - the outcome of a scenario, not a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedEnd:
-    """The results of runs without faults: final states, and where faults can be triggered."""
+    """The results of runs without faults: final states, and where faults can be triggered.
+
+    `again` is the state after the user's programs have started once more at rest, None without.
+    """
 
     state: FinalState
     varying: frozenset[str]
@@ -52,6 +59,7 @@ class ExpectedEnd:
     quiet_requests: Counter[str]
     deletions: Counter[str] = field(default_factory=Counter)
     recreations: Counter[str] = field(default_factory=Counter)
+    again: FinalState | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +93,7 @@ def expected_end(scenario: TrialScenario) -> ExpectedEnd:
         if world.violations:
             raise ScenarioFails(world.violations, world.history)
         worlds.append(world)
+    rests = _rests(scenario)
     states = [final_state(world.server.store, scenario.ignore) for world in worlds]
     quiet: Counter[str] = Counter()
     deletions: Counter[str] = Counter()
@@ -95,18 +104,19 @@ def expected_end(scenario: TrialScenario) -> ExpectedEnd:
         recreations |= world.watchdog.recreations
     return ExpectedEnd(
         state=states[0],
-        varying=varying(states) | _refreshed(scenario),
+        varying=varying(states) | (refreshed(*rests) if rests else frozenset()),
         traffic=worlds[0].plan.traffic,
         quiet_requests=quiet,
         deletions=deletions,
         recreations=recreations,
+        again=rests[1] if rests else None,
     )
 
 
-def _refreshed(scenario: TrialScenario) -> frozenset[str]:
-    """Return the paths of statuses that change when the user's programs are restarted at rest."""
+def _rests(scenario: TrialScenario) -> tuple[FinalState, FinalState] | None:
+    """Return the states before and after the user's programs are restarted at rest."""
     if all(program.own for program in scenario.programs):
-        return frozenset()
+        return None
     found: list[FinalState] = []
 
     def look(world: TrialWorld) -> Sequence[TrialViolation]:
@@ -117,7 +127,7 @@ def _refreshed(scenario: TrialScenario) -> frozenset[str]:
     world.judge, world.starts_again = look, True
     with _bounded(scenario.limits.wall, world):
         world.run()
-    return refreshed(*found) if len(found) == 2 else frozenset()
+    return (found[0], found[1]) if len(found) == 2 else None
 
 
 def _silent(scenario: TrialScenario, world: TrialWorld) -> list[TrialViolation]:
@@ -206,8 +216,13 @@ def _judged(
             yield TrialViolation("recreation", text)
     state = final_state(world.server.store, scenario.ignore)
     found = list(state.differences(expected.state, expected.varying))
+    again = expected.again
+    unlike = {each.subject for each in state.differences(again, expected.varying)} if again else ()
     for difference in found[:MOST_DIFFERENCES]:
-        yield TrialViolation("final-state", str(difference))
+        text = str(difference)
+        if again and difference.subject not in unlike:
+            text += f"; {ALSO_WITHOUT}"
+        yield TrialViolation("final-state", text)
 
 
 @contextmanager

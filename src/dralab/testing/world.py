@@ -243,7 +243,8 @@ class TrialWorld:
                 break
             if now - ended > limits.settle:
                 most = self.watchdog.busiest(ended)
-                self.violated("never-quiet", f"it does not come to rest after the faults: {most}")
+                since = "faults" if self.plan.faults else "script"
+                self.violated("never-quiet", f"it does not come to rest after the {since}: {most}")
             self._run_until(min(quiet_at, now + 5 * SECOND) if quiet_at > now else now + SECOND)
         for place, count in (self._requested() - counted).items():
             # One of a kind is no loop: after an outage each collection is listed again.
