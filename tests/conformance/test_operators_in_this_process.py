@@ -19,6 +19,8 @@ from dralab.testing.trial import expected_end, run_trial, schedule
 from siteoperators import Sites
 
 HERE = Path(__file__).parent
+# Correct operators in kopf_corpus.py, by what of kopf they use.
+MAINS = ("handlers", "two_handlers", "event", "timer", "daemon", "field", "status")
 FILE = HERE / "asyncio_sites.py"
 BUGS = ("stale-read", "no-recheck", "lost-finalizer", "requeue-storm", "orphan")
 # kr8s warns of servers that are newer than itself.
@@ -29,10 +31,10 @@ pytestmark.append(pytest.mark.skipif(bool(missing), reason=f"not installed: {mis
 on_both = pytest.mark.parametrize("on", ["kopf", "kr8s"])
 
 
-def scenario(on):
-    file = ProgramFile(FILE, f"{on}_main")
-    program = ProgramSpec(name="operator", cached_lists=True, folder=HERE, file=file)
-    return replace(sitescenarios.scenario(Sites), name=on, programs=[program])
+def scenario(on, *, file=FILE, **changes):
+    main = ProgramFile(file, f"{on}_main")
+    program = ProgramSpec(name="operator", cached_lists=True, folder=HERE, file=main)
+    return replace(sitescenarios.scenario(Sites), name=on, programs=[program], **changes)
 
 
 @on_both
@@ -47,6 +49,12 @@ def test_a_bug_is_found(on, bug, seeds, monkeypatch):
 def test_no_false_alarm_is_raised(on, seeds):
     found = scenario(on)
     assert search(found, expected_end(found), seeds(40)).failures == {}
+
+
+@pytest.mark.parametrize("main", MAINS)
+def test_no_false_alarm_is_raised_on_correct_operators_on_kopf(main, seeds):
+    found = scenario(main, file=HERE / "kopf_corpus.py", checks=[])
+    assert search(found, expected_end(found), seeds(100)).failures == {}
 
 
 def told(on):
