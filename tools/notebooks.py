@@ -55,12 +55,14 @@ def texts(notebook: Any) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run them."""
-    import nbformat
-
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--check", action="store_true")
     parser.add_argument("names", nargs="*")
     given = parser.parse_args(arguments)
+    import nbformat
+
     wrong = 0
     for path in sorted(FOLDER.glob("*.ipynb")):
         if given.names and path.stem not in given.names:
