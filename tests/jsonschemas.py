@@ -14,7 +14,7 @@ WRONG = (-1, 0, 1.5, "", "x", "5s", True, [], {}, [1], [[]], {"x": 1})
 
 
 def problems(schema, value, root=None, where=""):
-    """Return what is wrong with a value, as texts."""
+    """Return the errors of a value, as texts."""
     root = schema if root is None else root
     unknown = (
         set(schema)

@@ -98,7 +98,7 @@ def judged(state: ClusterState, pod: PodInfo) -> Points:
 
 
 def by_node(state: ClusterState, pod: PodInfo) -> dict[str, list[str]]:
-    """Return why each node is refused to a pod, as kube-scheduler says it."""
+    """Return kube-scheduler's reasons against each node for a pod."""
     demand = state.demands.demand_of(pod)
     assert not isinstance(demand, BlockedPod)
     refused = reasons_by_node(state, pod, demand)

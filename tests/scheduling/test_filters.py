@@ -68,7 +68,7 @@ def test_a_node_says_why_it_may_not_run_a_pod(of, wanted, why):
 
 
 def refusals(nodes, wanted, running=(), more=()):
-    """Return why the first node may not run a pod, as kube-scheduler says it."""
+    """Return kube-scheduler's reason against the first node for a pod."""
     made = [
         *({"kind": "Node", **each} for each in nodes),
         *({"kind": "Pod", **each} for each in running),

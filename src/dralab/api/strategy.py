@@ -43,7 +43,7 @@ class StatusWriter(Protocol):
         ...
 
     def refusal(self, verb: str, subresource: str, name: str) -> str:
-        """Return why the user may not use a subresource, all of them without a name.
+        """Return the refusal of a subresource to the user; without a name, of all of them.
 
         Empty if the user may.
         """
@@ -127,7 +127,7 @@ class Strategy:
         old: JsonDict | None,  # noqa: ARG002 - for others
         labels: Callable[[], Mapping[str, str]],  # noqa: ARG002 - for others
     ) -> list[FieldError]:
-        """Return why an object may not be in its namespace, whose labels `labels` returns.
+        """Return the errors of an object in its namespace, whose labels `labels` returns.
 
         It is asked of new objects, with no `old`, and of writes to the status.
         """
@@ -171,7 +171,7 @@ class Strategy:
         return []
 
     def creation_refusal(self) -> str:
-        """Return why no object of the kind may be created now; empty if one may."""
+        """Return the reason to refuse all creations of the kind now; empty if none."""
         return ""
 
     def deletion_finalizers(self) -> list[str]:

@@ -446,7 +446,7 @@ def _join(path: str, name: str) -> str:
 
 
 def pattern_problem(pattern: str) -> str:
-    """Return why a pattern is invalid, in the words of Go's regexp as far as RE2 has them.
+    """Return the error of an invalid pattern, with Go's message where RE2 has an equal one.
 
     >>> pattern_problem("^a+$"), pattern_problem("a(b")
     ('', 'error parsing regexp: missing closing ): `a(b`')

@@ -39,7 +39,7 @@ class PageWords:
         self._asked: dict[tuple[str, ...], FleetQuestions] = {}
 
     def __call__(self, refusal: Refusal) -> WaitingReason:
-        """Return why a pod fits nowhere."""
+        """Return the reason that a pod fits nowhere."""
         kind = self._model.kind_of(refusal.pod)
         key = (kind, refusal.code, tuple(refusal.reasons.items()))
         found = self._told.get(key) if kind is not None else None

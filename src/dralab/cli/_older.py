@@ -224,7 +224,7 @@ class OlderReason:
 
 
 def reason_of(cluster: GenerationCluster, placement: PlacementResult) -> OlderReason:
-    """Return why a pod has no node; an empty reason if it has one."""
+    """Return the reason that a pod has no node; an empty one if it has a node."""
     told = None
     if isinstance(cluster, V1Cluster) and not isinstance(placement, PlacedPod):
         from dralab.explanation.why import why
@@ -241,7 +241,7 @@ def reason_of(cluster: GenerationCluster, placement: PlacementResult) -> OlderRe
 
 
 def _diagnosis(cluster: GenerationCluster, placement: PlacementResult) -> "Diagnosis | str | None":
-    """Return why a pod has no node: facts, or a plain reason; None if it has one."""
+    """Return the facts or the plain reason for a pod without a node; None if it has one."""
     if isinstance(placement, PlacedPod) or placement.reason:
         return None if isinstance(placement, PlacedPod) else placement.reason
     from dralab.explanation.diagnose import diagnose

@@ -205,7 +205,7 @@ def _is_news(told: JsonObject, message: str, now: int) -> bool:
 
 
 def _refusal(pod: JsonObject | None) -> str:
-    """Return why a pod is not evicted; empty if it is."""
+    """Return the reason not to evict a pod; empty if it is evicted."""
     if pod is None:
         return "PodDeleted"
     if is_finished(pod):

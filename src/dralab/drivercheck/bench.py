@@ -156,7 +156,7 @@ class Bench(ClaimBench):
         return self.until(found, self.limits.ready, "no socket below plugins_registry answers")
 
     def start_problem(self) -> str:
-        """Return why a started driver has no registration socket; empty if it has one."""
+        """Return the reason that a started driver has no registration socket; empty if it has."""
         if self.surroundings is not None or self.instance is None:
             return ""
         last = next(reversed(self.instance.output().split("\n")), "").strip()

@@ -108,7 +108,7 @@ class Gate(AsgiApp):
             return list(self._calls)
 
     def refusal_of_slices(self) -> str:
-        """Return why the API refuses the driver's slices, if it does so repeatedly."""
+        """Return the error with which the API repeatedly refuses the driver's slices."""
         calls = [call for call in self.calls if slice_writes(call) and not call.injected]
         refused = [call.answered for call in calls if call.status == UNPROCESSABLE]
         if len(refused) < AGAIN or not isinstance(refused[-1], dict):

@@ -251,7 +251,7 @@ class Runner:
 
 
 def _needs_met(bench: Bench, needs: frozenset[CheckNeed]) -> str:
-    """Return why a check can't be run on a bench; empty where it can."""
+    """Return the reason to skip a check on a bench; empty if it can run."""
     reasons = {
         CheckNeed.RESTART: "the bench can't restart the driver: give its command",
         CheckNeed.INSTANCES: "two instances need {pod_uid} in the driver's command",

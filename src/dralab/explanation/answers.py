@@ -182,7 +182,7 @@ class ReasonWriter:
         self._told: OrderedDict[Hashable, tuple[int, str]] = OrderedDict()
 
     def __call__(self, refusal: Refusal, state: ClusterState) -> str:
-        """Return why a pod fits nowhere: kube-scheduler's sentence, then cause and help."""
+        """Explain a pod that fits nowhere: kube-scheduler's sentence, then cause and remedy."""
         message = refusal.message
         undecided = sum(isinstance(found, Unknown) for found in refusal.outcomes.values())
         if undecided:
@@ -365,7 +365,7 @@ def _passed(
     device: DeviceId,
     taken: AbstractSet[DeviceId],
 ) -> tuple[list[str], list[str]]:
-    """Return why the devices before a chosen one were not taken; equal reasons are counted.
+    """Return the reasons for skipping the devices before a chosen one; equal ones are counted.
 
     Then the names of those that nothing kept out by themselves.
     """
@@ -407,7 +407,7 @@ def asked_again(cluster: Snapshot, found: Pending) -> tuple[Problem, list[Node]]
 
 
 def why_held(cluster: Snapshot, found: Pending) -> Sequence[ChosenDevice]:
-    """Return why the devices of a pod's claims come first among those that could serve it now.
+    """Return the reasons that a pod's devices come first among those that could serve it now.
 
     Empty for claims without devices, and where their node is gone; a device whose class or slice
     is gone is left out.

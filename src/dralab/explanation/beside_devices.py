@@ -98,7 +98,7 @@ def of_room(model: ClusterModel | None, refusal: Refusal) -> Diagnosis:
 
 
 def of_gang(model: ClusterModel, pod: PodInfo, blocked: Reason | None) -> Diagnosis | None:
-    """Return why a gang does not start; None where the pod belongs to none, or to a composite."""
+    """Explain a gang that does not start; None if the pod has no gang, or a composite one."""
     if not pod.group:
         return None
     members = model.members(pod)
@@ -139,7 +139,7 @@ def _lower(cause: GangTooLarge, member: PodInfo) -> tuple[Help, ...]:
 def _first_failing(
     model: ClusterModel, members: Sequence[PodInfo], cause: GangTooLarge
 ) -> Diagnosis:
-    """Return why the first member fails that does not fit beside those before it."""
+    """Return the explanation of the first member that does not fit beside those before it."""
     found = None
     before = model.devices.everywhere(())[1].in_use
     with model.tentatively():
@@ -165,7 +165,7 @@ def _first_failing(
 def _of_member(
     asked: PodQuestion, in_use: InUse, allocations: Sequence[JsonObject]
 ) -> Diagnosis | None:
-    """Return why one member of a gang gets no devices beside those that are placed."""
+    """Explain a member of a gang that gets no devices beside the placed members."""
     if not asked.wants_devices:
         return None
     taken = {

@@ -50,7 +50,7 @@ WAITING: Final = frozenset({"DRA030", "DRA032", "DRA038", "DRA039", "DRA044"})
 
 
 def cause_of(inquiry: Inquiry, *, refused: bool = False) -> WaitingCause | None:
-    """Return why no node can serve what is asked; None where one can.
+    """Return the cause if no node can serve the request; None if one can.
 
     `refused`: the search ended with an error although some node could serve it.
     """
@@ -278,7 +278,7 @@ def diagnose(
     ends: Mapping[str, HolderEnd] | None = None,
     most: int = MOST_HELPS,
 ) -> Diagnosis | None:
-    """Return why no node can serve the claims of a problem, and what would help.
+    """Explain why no node can serve the claims of a problem, and what would help.
 
     None where one can. `subject` names what waits (`pod ml/train`); `budget` limits the steps of
     each question to the allocator, `questions` their number. `refused`: the search ended with an

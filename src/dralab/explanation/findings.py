@@ -77,7 +77,7 @@ def findings(problem: Problem, view: PoolView) -> NodeFindings:
 def reason_against(
     found: NodeFindings, problem: Problem, alternative: Alternative, number: int
 ) -> Excluded | None:
-    """Return why one device could not serve an alternative, None where it could."""
+    """Return the reason that a device cannot serve an alternative; None if it can."""
     return _FactCollector(problem, found.node_devices).against(alternative, number)
 
 

@@ -489,7 +489,7 @@ def explain(
     questions: int = MOST_QUESTIONS,
     catalog: SliceCatalog | None = None,
 ) -> Explanation | None:
-    """Return why no node can serve the claims of a problem, None where one can.
+    """Explain why no node can serve the claims of a problem; None if one can.
 
     `budget` limits the steps of each question to the allocator, `questions` their number.
     """

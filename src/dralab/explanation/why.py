@@ -90,7 +90,7 @@ class WaitingPod:
 def why(
     cluster: Snapshot, pending: Pending, *, node: str = "", spots: Spots | None = None
 ) -> Why | None:
-    """Return why a pod or claim gets no node and devices; None where it can be placed now.
+    """Explain a pod or claim that gets no node and devices; None if it can be placed now.
 
     Nothing is allocated. `pending` is one of `cluster.pending()`, brought up to date with
     `cluster.refreshed`; with `node` only that node counts. Without `spots` places are told as
@@ -126,7 +126,7 @@ def why(
 
 
 def diagnosis_of(waiting: WaitingPod) -> Diagnosis:
-    """Return why a pod waits: not tried, no suitable node, or a shortage.
+    """Explain a waiting pod: not tried, no suitable node, or a shortage.
 
     Pages, events and questions about changes all tell this cause.
     """

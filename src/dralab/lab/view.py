@@ -187,7 +187,7 @@ class Lab:
         return [each.title for each in self._cluster.pending(every=True)]
 
     def explain(self, name: str, *, node: str = "") -> ExplanationAnswer:
-        """Return why a pod or claim waits or where it fits; with `node`, on that node alone.
+        """Explain a pod or claim: the reason to wait, or where it fits; with `node`, only there.
 
         `name` is `NAMESPACE/NAME`, or the name alone where only one has it. What waits before it
         gets its devices first, as for `dralab explain`. UnknownObject.

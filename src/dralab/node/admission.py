@@ -80,7 +80,7 @@ class PodAdmission:
             self._total.subtract(share.amounts)
 
     def rejection(self, pod: JsonObject) -> PodRejection | None:
-        """Return why a pod may not run here beside the others; None if it may. ApiError."""
+        """Return the reason to reject a pod beside the others; None if it may run. ApiError."""
         system = labels_of(pod).get(OS_LABEL, "linux"), (pod["spec"].get("os") or {}).get("name")
         if system[0] != "linux":
             return PodRejection(

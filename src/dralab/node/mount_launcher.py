@@ -511,7 +511,7 @@ def main(words: "list[str]") -> int:
 
 
 def _words(program: str, error: OSError) -> str:
-    """Return why a program cannot be started, in runc's words."""
+    """Return runc's error message for a program that cannot be started."""
     if not isinstance(error, FileNotFoundError):
         return (error.strerror or str(error)).lower()
     if "/" in program:

@@ -94,7 +94,7 @@ def service_of(url: str) -> dict[str, str]:
 
 
 def problem() -> str:
-    """Return why mount namespaces are impossible on this machine; empty if they are possible."""
+    """Return the reason that rules out mount namespaces on this machine; empty if none."""
     command = [sys.executable, "-I", "-S", str(LAUNCHER), "--probe"]
     tried = subprocess.run(  # noqa: S603 - our own file
         command, capture_output=True, text=True, check=False

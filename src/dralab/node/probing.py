@@ -18,7 +18,7 @@ STATUSES: Final = {0: "UNKNOWN", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 
 
 def probe(container: Container, spec: Mapping[str, Any]) -> str | None:
-    """Return why a probe fails now, None if it succeeds.
+    """Run a probe and return the reason for its failure, None if it succeeds.
 
     A command is run in the container. What a simulated container would serve over the network
     is believed to be there; a real one is asked on this machine, or at its pod's address.

@@ -387,7 +387,7 @@ class Registrar:
         return SocketPlugin(driver, endpoint, wire.version(version), self.engine.clock)
 
     def _refusal(self, info: Any, endpoint: str, taken: set[tuple[str, str]]) -> str:
-        """Return why a plugin is rejected; empty if it is accepted."""
+        """Return the reason to reject a plugin; empty if it is accepted."""
         if problems := subdomain_problems(info.name):
             return f"invalid DRA driver name {_quoted(info.name)}: {'; '.join(problems)}"
         if len(info.name) > LONGEST_NAME:

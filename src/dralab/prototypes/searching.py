@@ -79,7 +79,7 @@ class SearchedCluster(ABC):
         }
 
     def absent(self, key: Key) -> str:
-        """Return why an object is missing: it does not exist, or it cannot be read."""
+        """Return the error for a missing object: it does not exist, or it cannot be read."""
         title = f'{key[1]} "{"/".join(filter(None, key[2:]))}"'
         report = self.refused.get(key)
         if report is not None:

@@ -50,7 +50,7 @@ class AttemptHost(Protocol):
         ...
 
     def explain(self, refusal: Refusal) -> str:
-        """Return why a pod waits, for people."""
+        """Return the reason that a pod waits, as text for people."""
         ...
 
     def refuse(self, item: QueuedPod, message: str, nominated: str, *, soon: bool) -> None:

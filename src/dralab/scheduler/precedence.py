@@ -164,7 +164,7 @@ class Precedence:
         )
 
     def reason(self, loser: JsonDict, winner: JsonDict) -> str:
-        """Return why one claim has to release its allocation, for its pods' conditions."""
+        """Return the reason to release a claim's allocation, for its pods' conditions."""
         mine = self.order.get(uid_of(loser))
         if mine is None:
             return f"claim {key_of(loser)} has lost its devices"

@@ -247,7 +247,7 @@ class Scheduler:
     # --- no
 
     def explain(self, refusal: Refusal) -> str:
-        """Return why a pod waits, as its condition says it."""
+        """Return the reason that a pod waits, as in its condition."""
         return shortened(self._explain(refusal, self.state))
 
     def refuse(self, item: QueuedPod, message: str, nominated: str, *, soon: bool) -> None:

@@ -82,7 +82,7 @@ def marks_of(pod: JsonObject) -> list[JsonObject]:
 
 
 def withdrawal_of(pod: JsonObject, claim: JsonDict) -> str:
-    """Return why an allocation is being withdrawn, by a pod's condition; empty if it is not.
+    """Return the reason for withdrawing an allocation, from a pod's condition; empty if none.
 
     A mark of before the last change of the claim has no effect any more.
     """

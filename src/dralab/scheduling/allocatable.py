@@ -207,7 +207,7 @@ def _is_used_by_others(plan: ClaimPlan) -> bool:
 
 
 def shared(name: str) -> NodeShortage:
-    """Return why a second pod may not share a claim."""
+    """Return the shortage for a second pod that wants to share a claim."""
     return NodeShortage((Reason(MAPPED_DEVICE_SHARED, (name,)),))
 
 

@@ -324,7 +324,7 @@ def refusal(  # noqa: PLR0917 - what the cycle has found out
     shortages: Mapping[str, NodeShortage],
     kind: Hashable = None,
 ) -> Refusal:
-    """Return why a pod fits nowhere: for each node the first filter that it fails."""
+    """Return the refusal of a pod that fits nowhere: the first failing filter of each node."""
     table = state.table
     # A node without devices is no longer feasible: `DynamicResources` says so of it.
     plain = not shortages and not any(

@@ -91,7 +91,7 @@ class Filter(Protocol):
         ...
 
     def at(self, state: ClusterState, pod: PodInfo, demand: PodDemand, row: int) -> Reasons:
-        """Return why one node does not pass; empty if it does."""
+        """Return the reasons against one node; empty if it passes."""
         ...
 
 
@@ -414,7 +414,7 @@ def possible(state: ClusterState, pod: PodInfo, demand: PodDemand) -> Mask:
 def reasons_by_node(
     state: ClusterState, pod: PodInfo, demand: PodDemand, *, every: bool = False
 ) -> dict[str, Reasons]:
-    """Return why nodes do not pass, by name; of the first filter that fails, or of `every` one."""
+    """Return the reasons against nodes, by name: of the first failing filter, or of `every` one."""
     found: dict[str, Reasons] = {}
     judged = list(judgements(state, pod, demand))
     for name, row in state.table.row_of.items():

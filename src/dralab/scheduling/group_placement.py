@@ -163,7 +163,7 @@ def is_loose(tree: GroupTree) -> bool:
 
 
 def left_over(state: ClusterState, tree: GroupTree, pod: PodInfo) -> Refusal:
-    """Return why a pod is not placed although its group starts."""
+    """Return the refusal of a pod that is not placed although its group starts."""
     found = schedule(state, pod)
     if isinstance(found, Refusal):
         return found
@@ -172,7 +172,7 @@ def left_over(state: ClusterState, tree: GroupTree, pod: PodInfo) -> Refusal:
 
 
 def unready(tree: GroupTree) -> Reason | None:
-    """Return why a tree is not tried yet; None if it is."""
+    """Return the reason not to try a tree yet; None if it is tried."""
     stated = spec_of(tree.obj).get("priority")
     for pod in tree.pods:
         if stated is not None and pod.priority != stated:
@@ -300,7 +300,7 @@ class Domains:
         self._room = self._upper_bounds()
 
     def unusable(self) -> Reason | None:
-        """Return why no value can have room; None if one may."""
+        """Return the refusal if no value can have room; None if one may."""
         if len(self._taken) > 1 or -1 in self._taken:
             names = ", ".join(sorted(self.name(each) or "none" for each in self._taken))
             return Reason(GROUP_SPLIT, (self.tree.name, self.key, names))

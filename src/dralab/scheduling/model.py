@@ -450,7 +450,7 @@ class ClusterModel:
         return sorted(placements, key=lambda each: self._given.get(each.pod.uid, 0))
 
     def held_back(self, pod: PodInfo) -> Reason | None:
-        """Return why a pod is not tried now, or bound later; None if it is tried."""
+        """Return the reason not to try a pod now, or to bind it later; None if it is tried."""
         if is_deleting(pod.obj):
             return Reason(POD_DELETED)
         scheduler = spec_of(pod.obj).get("schedulerName") or self.scheduler

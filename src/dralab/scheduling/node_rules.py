@@ -96,7 +96,7 @@ class NodeRules:
         return passed
 
     def refusal(self, rule: NodeRule, pod: PodInfo, row: int) -> Reason | None:
-        """Return why a node fails one rule; None if it passes."""
+        """Return the reason that a node fails one rule; None if it passes."""
         node = self.table.objects[row]
         return None if node is None else rule.refusal(pod, node)
 

@@ -98,7 +98,7 @@ class PodQuestion:
         return {name: why for name, why in found.items() if not self.only or name == self.only}
 
     def refusals(self, node: str) -> Reasons:
-        """Return why one node may not run the pod regardless of devices: of the first filter."""
+        """Return the first failing filter's reasons against a node, regardless of devices."""
         row = self.table.row_of[node]
         for each in filters_of(self.pod):
             if found := each.at(self.state, self.pod, self.held, row):

@@ -157,7 +157,7 @@ class ClusterObjects:
         ]
 
     def not_made(self, pod: PodInfo, item: PodClaim) -> Reason | None:
-        """Return why no claim can be created for an entry of a pod; None if one can."""
+        """Return what prevents creating a claim for an entry of a pod; None if nothing does."""
         namespace = pod.key.namespace
         owner = self._backlog.owner_of_claim(item, pod.obj, namespace)
         found = self._backlog.claim_of(item, namespace, owner)

@@ -181,7 +181,7 @@ class Snapshot:
         return PodQuestion(self.model.state, self.info(pending), only, held)
 
     def blocked(self, pending: Pending) -> Reason | None:
-        """Return why something cannot be tried on any node; None if it can."""
+        """Return the reason not to try a pod or claim on any node; None if it can be tried."""
         found = self.model.state.demands.demand_of(self.info(pending))
         return found.reason if isinstance(found, BlockedPod) else None
 

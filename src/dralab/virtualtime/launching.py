@@ -82,7 +82,7 @@ class ProgramLaunch:
         os.write(self._go, b"+")
 
     def failed(self) -> Exception:
-        """Return why the program, which has ended, was not loaded."""
+        """Return the error for a program that ended before it was loaded."""
         what, _, number = os.read(self._told, 64).decode().partition(" ")
         if what == "seccomp":
             told = f"cannot install a seccomp filter ({os.strerror(int(number))})"

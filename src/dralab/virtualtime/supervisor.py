@@ -429,7 +429,7 @@ class Supervisor:
 
 
 def unavailable() -> str | None:
-    """Return why a virtual clock is impossible on this machine, or None."""
+    """Return the reason that rules out a virtual clock on this machine, or None."""
     try:
         with Supervisor(start=0) as supervisor:
             supervisor.start(["/bin/true"])

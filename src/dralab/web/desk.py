@@ -110,7 +110,7 @@ class Desk:
         return self._view("waiting", waiting_list, have)
 
     def causes(self) -> bytes:
-        """Return why pods wait, by cause (`causes`); what takes over PATIENCE is left out."""
+        """Return the waiting pods by cause (`causes`), without answers that take over PATIENCE."""
         return self._answered(("causes",), self._causes)
 
     def story(self, kind: str, namespace: str, name: str) -> bytes:

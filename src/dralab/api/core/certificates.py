@@ -109,7 +109,7 @@ def _status(value: JsonDict) -> JsonDict:
 
 
 def _certificate_problem(encoded: str) -> str:
-    """Return why a certificate is not a chain in PEM; empty if it is one.
+    """Return the error of a certificate chain in PEM; empty if it is valid.
 
     Source: k8s.io/kubernetes `pkg/apis/certificates/validation` (validateCertificate).
     """

@@ -322,7 +322,7 @@ def _same_value(new: JsonObject, path: str, old: JsonObject) -> list[FieldError]
 
 
 def _system_error(name: str, number: int, *, default: bool) -> str:
-    """Return why a class with a system name is refused; empty if it is a system class."""
+    """Return the errors of a class with a system name; empty if it is that system class."""
     if name not in SYSTEM_CLASSES:
         return f"{name} is not a known system priority class"
     if number != SYSTEM_CLASSES[name]:

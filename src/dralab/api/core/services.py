@@ -44,7 +44,7 @@ def external_address_problems(text: str) -> list[str]:
 
 
 def target_port_problems(port: int | str) -> list[str]:
-    """Return why a value is not the number or the name of a port."""
+    """Return the errors of a port's number or name."""
     return port_problems(port) if isinstance(port, int) else port_name_problems(port)
 
 

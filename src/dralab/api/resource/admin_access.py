@@ -18,7 +18,7 @@ WHY: Final = (
 def admin_access_problems(
     new: JsonDict, old: JsonDict | None, labels: Callable[[], Mapping[str, str]]
 ) -> list[FieldError]:
-    """Return why a claim, a template or a status asks for what its namespace may not have.
+    """Return the errors of admin access that the namespace does not allow.
 
     `old` is the claim before a write to its status, None for a new object; `labels` returns
     those of the namespace and is called only if they matter.

@@ -359,7 +359,7 @@ def misfits(value: Any, form: Form, path: str = "") -> Iterator[str]:
 
 
 def _scalar_misfit(value: Any, form: Form) -> str:
-    """Return why a value does not match a scalar type; empty if it does."""
+    """Return the error of a value that does not match a scalar type; empty if it does."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if form.scalar == "string" and not isinstance(value, str):
         shown = _in_go(value)

@@ -188,7 +188,7 @@ def _other_custom_kind(
 
 
 def _unconverted(given: str, wanted: str) -> str:
-    """Return why a JSON value cannot be converted to a Go type, in the words of Go's converter."""
+    """Return Go's message for a JSON value that cannot be converted to a Go type."""
     shown = {"object": "map", "array": "slice", "number": "int64"}.get(given, given)
     if wanted.startswith("[]"):
         return f"cannot restore slice from {shown}"

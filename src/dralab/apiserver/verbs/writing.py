@@ -73,7 +73,7 @@ class SubresourceAccess:
         return self.scope.user.extra
 
     def refusal(self, verb: str, subresource: str, name: str) -> str:
-        """Return why the user may not use a subresource; empty if the user may.
+        """Return the refusal of a subresource to the user; empty if it is allowed.
 
         Without a name it is asked for all objects of all namespaces.
         """

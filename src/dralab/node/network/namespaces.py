@@ -118,7 +118,7 @@ class PodNamespaces:
 
 
 def problem() -> str:
-    """Return why this process cannot create network namespaces; empty if it can."""
+    """Return the reason that prevents creating network namespaces; empty if none."""
     try:
         PodNamespaces.new().close()
     except (OSError, AttributeError) as error:

@@ -33,7 +33,7 @@ def sysctls_of(pod: JsonDict) -> dict[str, str]:
 
 
 def refusal(pod: JsonDict) -> str:
-    """Return why a pod may not run with its kernel parameters; empty if it may.
+    """Return the refusal of a pod's kernel parameters; empty if they are allowed.
 
     >>> refusal(
     ...     {"spec": {"securityContext": {"sysctls": [{"name": "vm.swappiness", "value": "1"}]}}}

@@ -45,7 +45,7 @@ def uses_of(pod: JsonObject, container: str) -> list[tuple[str, str]]:
 
 
 def problem(pod: JsonObject, claim: JsonObject, *, generated: bool) -> str:
-    """Return why a claim keeps its pod from starting; empty if it does not."""
+    """Return the reason that a claim keeps its pod from starting; empty if it does not."""
     key, status = key_of(pod), status_of(claim)
     name = f"DeviceClaim {key_of(claim).name}"
     if generated and uid_of(pod) not in owner_uids(claim):

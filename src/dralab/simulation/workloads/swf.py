@@ -189,7 +189,7 @@ def jobs(
 
 
 def _dropped(entry: SwfJob, walltime: float) -> str:
-    """Return why Batsim's converter drops a line; empty if it keeps it."""
+    """Return the reason that Batsim's converter drops a line; empty if it keeps it."""
     if entry.procs <= 0:
         return "no processors allocated"
     if entry.run <= 0:

@@ -36,7 +36,7 @@ def pod(office, name, node="n1", namespace="default", **spec):
 
 
 def reason(office, method, path, body=None, user=NODE, **more):
-    """Return why a request is not allowed, without what every refusal says."""
+    """Return the reason of a refused request, without the text common to all refusals."""
     return re.split(WHERE, office.refusal(method, path, body, user, **more))[-1]
 
 

@@ -155,7 +155,7 @@ class PodSecurity:
         return found
 
     def _exemption(self, review: Review, pod: JsonDict) -> str:
-        """Return why a pod is exempt; empty if it is not."""
+        """Return the reason for a pod's exemption; empty if it is not exempt."""
         settings = self.settings
         if review.namespace in settings.namespaces:
             return "namespace"

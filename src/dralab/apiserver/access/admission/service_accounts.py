@@ -136,7 +136,7 @@ def _mounts_own_secrets_only(account: JsonDict) -> bool:
 
 
 def _foreign_secret(spec: JsonDict, account: JsonDict) -> str:
-    """Return why a pod may not use a secret that its account does not list; empty if it may.
+    """Return the refusal of a secret that the pod's account does not list; empty if allowed.
 
     Source: k8s.io/kubernetes `plugin/pkg/admission/serviceaccount` (limitSecretReferences).
     """

@@ -137,7 +137,7 @@ class CustomStrategy(Strategy):
         return finalizer_warnings(value["metadata"], (old or {}).get("metadata") or {})
 
     def creation_refusal(self) -> str:
-        """Return why no object may be created now."""
+        """Return the reason to refuse creations now; empty if none."""
         if not self.ending:
             return ""
         return "create not allowed while custom resource definition is terminating"

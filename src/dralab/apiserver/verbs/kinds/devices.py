@@ -40,7 +40,7 @@ class DeviceStrategy(Strategy):
     def place_problems(
         self, new: JsonDict, old: JsonDict | None, labels: Callable[[], Mapping[str, str]]
     ) -> list[FieldError]:
-        """Return why admin access to devices is not allowed: the namespace needs a label."""
+        """Return the refusal of admin access to devices: the namespace needs a label."""
         from dralab.api.resource.admin_access import admin_access_problems
 
         return admin_access_problems(new, old, labels)

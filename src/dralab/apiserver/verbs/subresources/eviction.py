@@ -131,7 +131,7 @@ def _check_budget(budget: Stored) -> None:
 
 
 def _hindrance(status: JsonObject) -> str:
-    """Return why a budget allows no disruptions."""
+    """Return the reason that a budget allows no disruptions."""
     needed, healthy = status.get("desiredHealthy") or 0, status.get("currentHealthy") or 0
     conditions = status.get("conditions") or ()
     condition: JsonObject = next((each for each in conditions if each.get("type") == CONDITION), {})

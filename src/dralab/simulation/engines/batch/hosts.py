@@ -99,7 +99,7 @@ class Hosts:
         return sum(map(self._watts_of, range(len(self.doing)))) if self.energy else 0.0
 
     def problem(self, machines: int, *, share: bool) -> str:
-        """Return why a job cannot start on these machines; empty if it can."""
+        """Return the reason that a job cannot start on these machines; empty if it can."""
         if machines & self.unavailable:
             return f"{render(machines & self.unavailable)} unavailable"
         if machines & self._unusable:

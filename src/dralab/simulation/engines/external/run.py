@@ -235,7 +235,7 @@ class ExternalRun:
             )
 
     def _why_no_clock(self) -> str | None:
-        """Return why the schedulers run in real time; None if they have a virtual clock."""
+        """Return the reason for running schedulers in real time; None with a virtual clock."""
         if not self.time.virtual:
             return "external.clock is real"
         if not self.commands.commands:

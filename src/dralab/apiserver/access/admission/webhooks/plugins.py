@@ -302,7 +302,7 @@ class ValidatingWebhooks:
                 raise refusal
 
     def _outcome(self, review: Review, index: int, hook: Webhook, kind: Kind) -> ApiError | None:
-        """Return why a webhook refuses; None if it does not."""
+        """Return the refusal of a webhook; None if it allows the request."""
         began = now()
         try:
             found = self.calls.ask(hook, review, kind, mutating=False)
