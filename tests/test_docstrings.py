@@ -38,6 +38,8 @@ def test_every_example_runs():
                 if (error.name or "").startswith("dralab"):
                     raise
                 continue
+        if ">>> " not in Path(module.__file__).read_text():
+            continue  # to look at each of its objects takes time
         for case in finder.find(module, name):
             examples += len(case.examples)
             runner.run(case, out=lambda text: pytest.fail(text, pytrace=False))
