@@ -103,4 +103,3 @@ def test_a_large_text_is_not_kept(request_of):
         assert kept() - before < LARGE
     finally:
         tracemalloc.stop()
-        gc.unfreeze()
