@@ -390,3 +390,14 @@ def test_every_command_prints_with_one_printer():
                 others.append(f"{path.name}:{line}: {name}")
     assert count >= 4
     assert not others, "print with dralab.cli._terminal"
+
+
+def test_no_file_was_made_by_a_slip_of_a_shell():
+    folders = ("src", "docs", "tests", "changes", "tools", "benchmarks", "examples", "deploy")
+    odd = [
+        str(file.relative_to(ROOT))
+        for name in folders
+        for file in (ROOT / name).rglob("*")
+        if " " in file.name
+    ]
+    assert not odd, "a name with a space is none that the project gives"
