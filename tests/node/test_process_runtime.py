@@ -421,7 +421,7 @@ def test_few_commands_go_on_without_their_clients(bench, monkeypatch):
         target=lambda: codes.append(container.run(["sleep", "60.375"], lambda *_: None, first))
     )
     one.start()
-    waiting.until(lambda: runs(b"sleep\0" + b"60.375\0"))
+    waiting.until(lambda: any(each.goes_on for each in list(container._commands)))
     second = ExecSession()
     script = ["sh", "-c", "echo up; sleep 60"]
     assert container.run(script, lambda *_: second.leave(), second) == 137

@@ -74,6 +74,7 @@ class CommandProcess:
     ) -> None:
         self._output = output
         self.is_attended = True
+        self.goes_on = False  # without its client, which is gone
         self._handing = 0  # chunks that a reader of the output has not taken yet
         pipe = subprocess.PIPE
         theirs = terminal[1] if terminal is not None else None

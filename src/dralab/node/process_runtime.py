@@ -439,8 +439,11 @@ class ProcessContainer:
     def _left(self, command: CommandProcess) -> None:
         """Keep a command running whose client is gone, as a kubelet does; end it if too many."""
         with self._lock:
-            unattended = sum(not each.is_attended for each in self._commands)
-        if unattended > MOST_UNATTENDED:
+            if command not in self._commands or command.goes_on:
+                return  # one that begins is judged once it counts
+            others = sum(each.goes_on for each in self._commands)
+            command.goes_on = others < MOST_UNATTENDED
+        if not command.goes_on:
             command.kill()
 
     def _launched(
