@@ -1,6 +1,5 @@
 """`dralab.campaign`: grids from Python, means with their intervals, differences in pairs."""
 
-import os
 import signal
 import threading
 
@@ -159,7 +158,7 @@ def test_the_fingerprint_of_a_class_is_that_of_its_code(monkeypatch):
 def test_ctrl_c_keeps_what_is_done(tmp_path):
     def press(done, kept, runs):
         if done == 3:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)  # taken before this returns
 
     found = dralab.campaign(
         SCENARIO, ["firstfit"], seeds=range(9), folder=tmp_path, workers=1, progress=press
