@@ -48,6 +48,25 @@ def test_a_claim_gets_its_device(run):
     assert found.exit_code == 0
 
 
+def test_a_pod_without_devices_is_placed_too_or_says_why_not(run):
+    container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": "9k"}}}
+    small = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "9"}}
+    one = obj("Node", "node-1", api="v1", status=small)
+    found = run("allocate", objects=[one, pod("web"), pod("big", containers=[container])])
+    assert table(found)[0] == ["ml", "web", "-", "node-1", "-", "-", "-", "-"]
+    assert table(found)[1] == ["ml", "big", *"------"]
+    assert "pod ml/big: " in found.stdout
+    assert found.exit_code == 1
+
+
+@pytest.mark.parametrize("words", [("allocate", "--pods"), ("schedule",)])
+def test_placed_pods_are_printed_with_their_node_where_asked_for(run, words):
+    found = run(*words, "-o", "json", objects=[*GPUS, CLASS, ONE, pod("train", "c"), pod("web")])
+    items = json.loads(found.stdout)["items"]
+    assert [each["kind"] for each in items] == ["ResourceClaim", "Pod", "Pod"]
+    assert {each["spec"]["nodeName"] for each in items[1:]} == {"node-1"}
+
+
 def test_structured_output_is_the_real_status(run):
     found = run("allocate", "-o", "json", objects=[*GPUS, CLASS, ONE])
     (item,) = json.loads(found.stdout)["items"]

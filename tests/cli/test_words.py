@@ -100,7 +100,8 @@ def test_an_old_command_is_one_of_today(old, capsys):
     new = _moved.rewritten([*old.split(), "-x"], "dralab")
     path = " ".join(new[:-1])
     assert path == _moved.COMMANDS[old]
-    assert path in COMMANDS or path == "help schema dst"
+    words = [word for word in path.split() if not word.startswith("-")]
+    assert " ".join(words) in COMMANDS or path == "help schema dst"
     assert capsys.readouterr().err == (
         f"this spelling will be removed in 0.4; use: dralab {path} -x\n"
     )
@@ -111,7 +112,7 @@ RENAMED = [(path, old, new) for path, table in _moved.OPTIONS.items() for old, n
 
 @pytest.mark.parametrize(("path", "old", "new"), RENAMED)
 def test_an_old_option_is_one_of_today(path, old, new):
-    command = COMMANDS[_moved.COMMANDS.get(path, path)]
+    command = COMMANDS[_moved.COMMANDS.get(path, path).removesuffix(" --pods")]
     known = {name for each in command.params for name in each.opts}
     assert old not in known or old in new.split()
     assert {word for word in new.split() if word.startswith("-")} <= known

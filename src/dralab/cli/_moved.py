@@ -24,7 +24,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "plan": "plan nodes",
     "report": "help report",
     "restore": "store restore",
-    "schedule": "allocate",
+    "schedule": "allocate --pods",
     "schema": "help schema",
     **dict.fromkeys(
         [f"simulate {name}" for name in ("batsim", "openb", "swf", "ticks")], "simulate run"

@@ -126,6 +126,7 @@ def allocate_older(
     policy: str,
     output: str,
     verbose: bool,
+    pods_too: bool,
     apply: bool,
 ) -> int:
     """Place pods of a generation and print their devices; return the exit code.
@@ -139,7 +140,7 @@ def allocate_older(
         with source.server_of(generation) as server:
             cluster = generation.cluster(server.objects(), server.refused)
             pods = _waiting(cluster.pods(), api, names, namespace)
-            results = list(_placed(cluster, pods, node, every=True, write=server.write))
+            results = list(_placed(cluster, pods, node, write=server.write))
     else:
         cluster = source.cluster_of(generation)
         pods = _waiting(cluster.pods(), api, names, namespace)
@@ -151,13 +152,9 @@ def allocate_older(
     if output == "table":
         echo_placed((row for _, placed, _ in results for row in _rows(placed)), reasons)
     else:
-        claims = [
-            claim
-            for _, placement, _ in results
-            if isinstance(placement, PlacedPod)
-            for claim in placement.claims
-        ]
-        echo_objects(claims, output)
+        placed = [each for _, each, _ in results if isinstance(each, PlacedPod)]
+        items = [item for each in placed for item in (*each.claims, *[each.pod][:pods_too])]
+        echo_objects(items, output)
         for reason in reasons:
             echo(reason, err=True)
     for _, placement, _ in results if verbose else ():
@@ -193,6 +190,8 @@ def explain_older(
     names = []
     cluster = source.cluster_of(named(api))
     for pod, placement, why in _placed(cluster, _waiting(cluster.pods(), api), node):
+        if isinstance(placement, PlacedPod) and not placement.claims:
+            continue
         key = full_key(pod)
         names.append(str(key))
         if name is not None and name not in {str(key), key.name}:
@@ -264,10 +263,9 @@ def _placed(
     pods: Iterable[JsonDict],
     node: str,
     *,
-    every: bool = False,
     write: Callable[[PlacedPod], None] | None = None,
 ) -> Iterator[tuple[JsonDict, PlacementResult, OlderReason]]:
-    """Place pods one after the other; yield those that ask for devices, or every one."""
+    """Place pods one after the other."""
     for pod in pods:
         asked: JsonDict = copied(pod)
         if node:
@@ -277,8 +275,6 @@ def _placed(
             cluster.apply(placement)
             if write is not None:
                 write(placement)
-            if not placement.claims and not every:
-                continue
         yield pod, placement, reason_of(cluster, placement)
 
 

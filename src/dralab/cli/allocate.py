@@ -20,6 +20,8 @@ from dralab.cli.generations import API_NAMES
 from dralab.explanation.answers import placed_on
 from dralab.explanation.why import why
 from dralab.kernel.extras import require
+from dralab.objects.claims import has_device_claims
+from dralab.objects.metadata import spec_of
 from dralab.scheduling.backlog import Pending
 from dralab.scheduling.snapshot import Placed, Snapshot
 
@@ -73,6 +75,7 @@ def allocate(
         "show every node and all amounts.",
         flags="-v --verbose",
     ),
+    pods: bool = opt("With -o json or yaml, print the placed pods with their node, too."),
     output: str = formats("table", "json", "yaml"),
 ) -> None:
     """Place the named pods, or all pods and claims that wait: which node and devices each gets.
@@ -88,8 +91,7 @@ def allocate(
     --apply writes theirs, unless --api says v1 or the cluster has no other: today's pods have a
     scheduler that runs.
 
-    Exit code 0: everything is allocated; 1: something cannot be allocated, and the reason is
-    printed; 2: bad input, with every mistake listed.
+    Exit code 0: all are placed; 1: some cannot be placed, and the reasons are printed; 2: bad input, with every mistake listed.
     """
     if policy == OPTIMAL:
         require("optimal", f"--policy {OPTIMAL}")
@@ -106,7 +108,11 @@ def allocate(
         older = older_generation(source, api)
     if older:
         choice = {"namespace": namespace, "node": node, "policy": policy, "output": output}
-        sys.exit(allocate_older(source, older, names, **choice, verbose=verbose, apply=apply))
+        sys.exit(
+            allocate_older(
+                source, older, names, **choice, verbose=verbose, pods_too=pods, apply=apply
+            )
+        )
     cluster = objects.snapshot(source)
     objects.check_node(cluster, node)
     if policy == OPTIMAL:
@@ -121,7 +127,7 @@ def allocate(
         if policy != KUBERNETES:
             echo(f"\npolicy: {policy}")
     else:
-        _structured(results, output, policy)
+        _structured(results, output, policy, pods_too=pods)
     sys.exit(1 if any(isinstance(each, UnplacedItem) for each in results) else 0)
 
 
@@ -130,20 +136,17 @@ def _asked(cluster: Snapshot, names: Sequence[str], namespace: str) -> list[Pend
     pending: Sequence[Pending] = cluster.pending(every=True)
     if names:
         pending = [each for name in names for each in objects.named(pending, name)]
+    else:  # those of k8srm are placed with --api k8srm
+        pending = [each for each in pending if not has_device_claims(each.pod)]
     return [each for each in pending if namespace in {"", each.namespace}]
 
 
 def _placed(
     cluster: Snapshot, asked: Sequence[Pending], node: str, policy: Policy | None
 ) -> Iterator[Placed | UnplacedItem]:
-    """Place what is asked for, in its order; yield what wants devices."""
+    """Place what is asked for, in its order."""
     for each in asked:
-        if not each.wants_devices:
-            placed_on(cluster, each, node)
-            continue
-        found = place(cluster, cluster.refreshed(each), node, policy)
-        if each.claims or each.allocated or isinstance(found, UnplacedItem):
-            yield found
+        yield place(cluster, cluster.refreshed(each), node, policy)
 
 
 def _best(cluster: Snapshot) -> list[Placed | UnplacedItem]:
@@ -192,16 +195,21 @@ def _rows(each: Placed | UnplacedItem) -> Iterator[tuple[str, ...]]:
             yield (*start, each.node, *told)
     if not pending.claims:
         where = each.node if isinstance(each, Placed) else "-"
-        shared = ", ".join(claim["metadata"]["name"] for claim in pending.allocated) or "-"
-        yield (pending.namespace, pod, shared, where, "(allocated)", "-", "-", "-")
+        shared = ", ".join(claim["metadata"]["name"] for claim in pending.allocated)
+        note = "(allocated)" if shared else "-"
+        yield (pending.namespace, pod, shared or "-", where, note, "-", "-", "-")
 
 
-def _structured(results: Sequence[Placed | UnplacedItem], output: str, policy: str) -> None:
+def _structured(
+    results: Sequence[Placed | UnplacedItem], output: str, policy: str, *, pods_too: bool
+) -> None:
     items: list[Any] = []
     for each in results:
         if isinstance(each, Placed):
             placed = each.objects()
             items += placed if policy == KUBERNETES else chosen_by(policy, placed)
+            if pods_too and (pod := each.pending.pod):
+                items.append({**pod, "spec": {**spec_of(pod), "nodeName": each.node}})
         else:
             items += each.pending.claims
             echo(f"{each.pending.title}: {each.reason}", err=True)
