@@ -91,7 +91,8 @@ def allocate(
     --apply writes theirs, unless --api says v1 or the cluster has no other: today's pods have a
     scheduler that runs.
 
-    Exit code 0: all are placed; 1: some cannot be placed, and the reasons are printed; 2: bad input, with every mistake listed.
+    Exit code 0: all are placed; 1: some cannot be placed, and the reasons are printed; 2: bad
+    input, with every mistake listed.
     """
     if policy == OPTIMAL:
         require("optimal", f"--policy {OPTIMAL}")
