@@ -11,7 +11,11 @@ import pytest
 from dralab.apiserver.http.connections.listening import listen
 from dralab.apiserver.http.connections.serving import HttpServer
 from dralab.apiserver.http.connections.serving_thread import ServingThread
+from dralab.kernel.clock import WallClock
+from dralab.web.desk import Desk
 from dralab.web.own_server import PageApp
+from dralab.web.sources import FixedSource, UnreadableClusterError
+from web.pages import HOSTILE, cluster
 
 BROWSER = os.environ.get("DRALAB_BROWSER") or shutil.which("chromium")
 AXE = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
@@ -102,3 +106,19 @@ def axe(page):
         for fault in found["violations"]
         for node in fault["nodes"][:3]
     ]
+
+
+def desk(objects=None, *, live=False):
+    """Return the desk of a cluster, with the clock of the machine."""
+    source = FixedSource(cluster() if objects is None else objects)
+    return Desk(source, WallClock(), "a lab", live=live)
+
+
+class ForbiddenSource:
+    """A cluster that may not be read."""
+
+    def revision(self):
+        return None
+
+    def read(self):
+        raise UnreadableClusterError(f"cannot list nodes: {HOSTILE} is forbidden", 403)
