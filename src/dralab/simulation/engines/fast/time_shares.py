@@ -1,0 +1,232 @@
+"""Gavel's mechanism: rounds follow the shares of time that a policy gives to jobs.
+
+Source: Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning
+Workloads", OSDI 2020, section 5, and the simulator published with it. Who has had the least of its
+share on a type of GPU comes first there. Shares are computed again when jobs came or went, but not
+more often than `every`; until then a new job can be chosen, and its GPUs stay idle, as there.
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dralab.kernel.clock import SECOND
+from dralab.simulation.engines.fast.rounds import GpuSlice, Grant, JobProgress, RoundSimulation
+
+Floats = npt.NDArray[np.float64]
+Unit = tuple[int, ...]
+FIRST: Final = 1e9
+EVERY: Final = 1920 * SECOND
+
+
+class Throughputs(Protocol):
+    """How fast jobs of a kind run."""
+
+    def __call__(self, kind: str, gpus: GpuSlice) -> float:
+        """Return steps per second; 0: not there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingJob:
+    """A job that needs so many GPUs of one type, whichever; `weight` is its priority."""
+
+    name: str
+    kind: str
+    arrives: int
+    work: float
+    gpus: int = 1
+    weight: float = 1.0
+    restart: int = 0
+    throughputs: Throughputs
+
+    def speed(self, gpus: GpuSlice, done: float) -> float:
+        """Return its steps per second."""
+        del done
+        return self.throughputs(self.kind, gpus)
+
+
+Progress = JobProgress[TrainingJob]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRequest:
+    """The jobs to divide the time of `capacity` GPUs of each of the `models` among, at `now`.
+
+    `speeds` has a row for each job and a column for each model.
+    """
+
+    jobs: Sequence[Progress]
+    models: Sequence[str]
+    capacity: Floats
+    speeds: Floats
+    now: int
+
+    @property
+    def widths(self) -> Floats:
+        """The GPUs that each job needs."""
+        return np.array([each.job.gpus for each in self.jobs], dtype=float)
+
+
+class SharePolicy(Protocol):
+    """Divides the time of GPUs among jobs.
+
+    One that is `aware` knows how fast jobs are on each type; `packs`: jobs may share GPUs in pairs;
+    with `strict` a job without a share does not get GPUs that are left over.
+    """
+
+    aware: bool
+    packs: bool
+    strict: bool
+
+    def shares(self, asked: ShareRequest) -> Mapping[Unit, Floats]:
+        """Return the share of each job or pair, by its numbers, on each model."""
+
+
+class TimeShares:
+    """Grants GPUs in rounds of `length` so that jobs get their shares; a `RoundPolicy`.
+
+    `models` go from the fastest; a policy that is not aware takes them in an order by `chance`.
+    """
+
+    def __init__(
+        self,
+        policy: SharePolicy,
+        capacity: Mapping[str, int],
+        *,
+        length: int,
+        chance: random.Random,
+        every: int = EVERY,
+    ) -> None:
+        self.policy = policy
+        self.models = tuple(capacity)
+        self.capacity = capacity
+        self.chance = chance
+        self.every = every
+        # A new job counts as if it had run for half a round.
+        self.head_start = length // 2
+        self.units: list[tuple[Progress, ...]] = []
+        self._row: dict[Unit, int] = {}
+        wide = (0, len(self.models))
+        self._time = np.zeros(wide, dtype=np.int64)
+        self._owed = np.zeros(wide)
+        self._share = np.zeros(wide)
+        self._runs = np.zeros(wide, dtype=bool)
+        self._has_share = np.zeros(0, dtype=bool)
+        self._used = np.zeros(len(self.models), dtype=np.int64)
+        self._reset_at = 0
+        self._stale = True
+        self._ended = False
+
+    def arrived(self, job: Progress) -> None:
+        """Add a job, and with a policy that packs, its pairs."""
+        pairs: list[tuple[Progress, ...]] = []
+        if self.policy.packs:
+            alone = [unit[0] for unit in self.units if len(unit) == 1]
+            pairs = [(each, job) for each in alone if each.job.gpus == job.job.gpus]
+        new = [(job,), *pairs]
+        head_starts = np.zeros((len(new), len(self.models)), dtype=np.int64)
+        head_starts[0] = self.head_start
+        nothing = np.zeros((len(new), len(self.models)))
+        self.units += new
+        self._time = np.vstack([self._time, head_starts])
+        self._owed = np.vstack([self._owed, nothing])
+        self._share = np.vstack([self._share, nothing])
+        self._runs = np.vstack([self._runs, [self._can_run(unit) for unit in new]])
+        self._has_share = np.append(self._has_share, np.zeros(len(new), dtype=bool))
+        self._number()
+        self._stale = True
+
+    def _can_run(self, unit: tuple[Progress, ...]) -> list[bool]:
+        grants = [Grant(unit, model, unit[0].job.gpus) for model in self.models]
+        return [all(each.job.speed(grant.of(each), 0) for each in unit) for grant in grants]
+
+    def _number(self) -> None:
+        self._row = {numbers_of(unit): row for row, unit in enumerate(self.units)}
+
+    def _forget(self) -> None:
+        """Remove units with a job that has ended."""
+        kept = np.array([all(each.ended is None for each in unit) for unit in self.units])
+        self.units = [unit for unit, keep in zip(self.units, kept, strict=True) if keep]
+        self._time, self._owed, self._share = self._time[kept], self._owed[kept], self._share[kept]
+        self._runs, self._has_share = self._runs[kept], self._has_share[kept]
+        self._number()
+
+    def ran(self, grant: Grant[TrainingJob], time: int) -> None:
+        """Count the time of a grant."""
+        model = self.models.index(grant.model)
+        row = self._row.get(numbers_of(grant.jobs))
+        if row is not None:
+            self._time[row, model] += time
+            self._used[model] += time
+        if not time or any(job.ended is not None for job in grant.jobs):
+            self._stale = True
+            self._ended = True
+
+    def grants(self, run: RoundSimulation[TrainingJob]) -> list[Grant[TrainingJob]]:
+        """Return who runs, by priority: the share beside what was had of it."""
+        if self._ended:
+            self._forget()
+            self._ended = False
+        if self._stale and (run.now - self._reset_at >= self.every or not self._reset_at):
+            self._divide(run.now)
+        chosen = list(self._chosen())
+        if not chosen and run.following is None and self._stale:
+            self._divide(run.now)
+            chosen = list(self._chosen())
+        return chosen
+
+    def _divide(self, now: int) -> None:
+        """Compute the shares anew, and note what was owed by the old ones."""
+        self._owed += self._share * (now - self._reset_at) - (self._time - self.head_start)
+        self._time[:] = self.head_start
+        self._used[:] = self.head_start * len(self.units)
+        self._reset_at, self._stale = now, False
+        jobs = [unit[0] for unit in self.units if len(unit) == 1]
+        speeds = [
+            [each.job.speed(GpuSlice(model, each.job.gpus), 0) for model in self.models]
+            for each in jobs
+        ]
+        capacity = np.array([float(self.capacity[model]) for model in self.models])
+        asked = ShareRequest(jobs, self.models, capacity, np.array(speeds), now)
+        self._share[:] = 0.0
+        for numbers, share in self.policy.shares(asked).items():
+            self._share[self._row[numbers]] = share
+        self._has_share[:] = True
+
+    def _priorities(self) -> Floats:
+        """Return how far each unit is behind its share, on each model."""
+        had = (self._time > 0) & (self._used > 0)
+        part = np.divide(self._time, self._used, out=np.ones_like(self._share), where=had)
+        return np.where(self._runs, np.where(had, self._share / part, self._share * FIRST), 0.0)
+
+    def _chosen(self) -> Iterator[Grant[TrainingJob]]:
+        priorities = self._priorities()
+        models = list(range(len(self.models)))
+        if not self.policy.aware and not self.policy.packs:
+            self.chance.shuffle(models)
+        taken: set[int] = set()
+        for model in models:
+            left = self.capacity[self.models[model]]
+            column = priorities[:, model]
+            able = self._runs[:, model] & (column > 0 if self.policy.strict else True)
+            keys = (-self._share[:, model], -self._owed[:, model], -column)
+            for row in np.lexsort(keys).tolist():
+                if not left:
+                    break
+                unit = self.units[row]
+                gpus = unit[0].job.gpus
+                if not able[row] or gpus > left or any(each.number in taken for each in unit):
+                    continue
+                left -= gpus
+                taken.update(each.number for each in unit)
+                if self._has_share[row]:
+                    yield Grant(unit, self.models[model], gpus)
+
+
+def numbers_of(jobs: Sequence[Progress]) -> Unit:
+    """Return the numbers of jobs."""
+    return tuple(each.number for each in jobs)
