@@ -51,7 +51,8 @@ class Follower(Protocol):
 class Cache:
     """One collection, or the part of it that a selector names.
 
-    Objects belong to the cache: read them, copy before you edit.
+    Objects belong to the cache: read them, copy before you edit. `reduced` says what is kept of
+    each: its metadata at least as far as name, namespace, uid and resourceVersion.
     """
 
     def __init__(
@@ -63,7 +64,9 @@ class Cache:
         label_selector: str = "",
         field_selector: str = "",
         on_synced: Callable[[], None] = lambda: None,
+        reduced: Callable[[JsonDict], JsonDict] = without_field_owners,
     ) -> None:
+        self._reduced = reduced
         self._versions = versions_of(resource)
         self.resource = self._versions[0]
         self.synced = False
@@ -229,7 +232,7 @@ class Cache:
 
     def _put(self, obj: JsonDict) -> None:
         key = key_of(obj)
-        obj = without_field_owners(obj)
+        obj = self._reduced(obj)
         old = self._objects.get(key)
         if old is not None and old["metadata"].get("uid") != obj["metadata"].get("uid"):
             # Deleted and made again between two looks: subscribers hear of both.

@@ -138,3 +138,21 @@ def merge_patch(document: Document, patch: Document) -> Document:
         else:
             merged[key] = merge_patch(merged.get(key), value)
     return merged
+
+
+def merge_difference(before: Document, after: Document) -> Document:
+    """Return a merge patch (RFC 7386) that makes one document another.
+
+    What it cannot say is that something becomes null.
+
+    >>> merge_difference({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"c": 2, "d": 4}})
+    {'a': None, 'b': {'d': 4}}
+    """
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return after
+    patch = {key: None for key in before if key not in after}
+    return patch | {
+        key: merge_difference(before[key], value) if key in before else value
+        for key, value in after.items()
+        if key not in before or before[key] != value
+    }

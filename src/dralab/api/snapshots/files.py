@@ -13,6 +13,7 @@ from typing import Any, Final
 import orjson
 
 from dralab.api.snapshots.errors import SnapshotError
+from dralab.api.snapshots.recordings import is_recording, objects_at_the_end
 from dralab.files.sources import MAX_BYTES, SourceError, files_of
 from dralab.values.json_types import JsonDict
 
@@ -82,12 +83,14 @@ def _read(source: str | Path, stdin: Callable[[], bytes] | None = None) -> list[
 
 
 def is_snapshot(content: bytes) -> bool:
-    """Return whether a file, unpacked, is a snapshot, of this or another version."""
+    """Return whether a file, unpacked, is a snapshot or recording, of this or another version."""
     return content.startswith(MARK)
 
 
 def unpacked(content: bytes) -> list[JsonDict]:
-    """Return the objects of a snapshot's document. SnapshotError."""
+    """Return the objects of a snapshot, or those at the end of a recording. SnapshotError."""
+    if is_recording(content):
+        return objects_at_the_end(content)
     if not is_snapshot(content):
         raise SnapshotError("is not a snapshot: make one with dralab snapshot")
     try:
