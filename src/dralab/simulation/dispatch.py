@@ -53,6 +53,9 @@ def begin(
     """
     if scenario.work.inflate is not None:
         return PlacementRun(scenario, resume)
+    runs_fast = scenario.runs_in == "fast" and scenario.scheduler not in {OWN, EXTERNAL, *TICKS}
+    if not runs_fast and not scenario.is_batch:
+        unsupported.refuse_lives(scenario)
     if scenario.scheduler == OWN or (scenario.is_own and scenario.runs_in == "cluster"):
         return ClusterRun(scenario) if resume is None else ClusterRun.resumed(scenario, resume)
     if scenario.scheduler == EXTERNAL:

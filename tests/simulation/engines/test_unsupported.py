@@ -131,3 +131,20 @@ def test_affinity_counts_whatever_chooses_the_node(tmp_path, scheduler):
         pod("p", spec=near),
     )
     assert "didn't match pod affinity rules" in begin(loaded).go().tasks[0].reason
+
+
+@pytest.mark.parametrize(
+    ("written", "where"),
+    [
+        ("lifecycle: {gangs: wait}", "lifecycle.gangs: only `alone`"),
+        ("workload: {pods: [{name: p, until: 1h, cpu: 1}]}", "Pod default/p: `until`"),
+    ],
+)
+@pytest.mark.parametrize("scheduler", ["dralab", "external", "ticks"])
+def test_lives_that_only_the_fast_engine_acts_out_are_refused(tmp_path, scheduler, written, where):
+    workload = "" if "workload" in written else "workload: {pods: [{name: p, duration: 1, cpu: 1}]}"
+    text = (
+        f"fleet: {{nodes: [{{name: n, cpu: 4}}]}}\n{workload}\n{written}\nscheduler: {scheduler}\n"
+    )
+    with pytest.raises(InputError, match=where):
+        begin(load(tmp_path, text))

@@ -35,7 +35,9 @@ def refuse_for_jobs(file: Path, conditions: RunConditions) -> None:
     given = {
         "faults": bool(conditions.faults) or conditions.random_faults is not None,
         "queues": bool(conditions.quotas),
-        "lifecycle": bool(life.failure or any(s.delay or s.jitter for s in between)),
+        "lifecycle": bool(
+            life.failure or life.gangs != "alone" or any(s.delay or s.jitter for s in between)
+        ),
         "scheduler.strict_order": conditions.blocking,
     }
     for where, found in given.items():
@@ -47,6 +49,19 @@ def refuse_fast(scenario: Scenario) -> None:
     """Raise InputError for features of the cluster engine that affect pods."""
     for where, what in _beyond_fast(scenario):
         raise InputError(scenario.file, f"{what}; {INSTEAD}", where=where)
+
+
+def refuse_lives(scenario: Scenario) -> None:
+    """Raise InputError for lives of pods that only the fast engine acts out."""
+    instead = "the policies for pods and `dralab-fast` support it"
+    if scenario.conditions.life.gangs != "alone":
+        raise InputError(
+            scenario.file, f"only `alone` is for this scheduler; {instead}", where="lifecycle.gangs"
+        )
+    for pod in scenario.pods():
+        if pod.until is not None:
+            problem = f"`until` is not for this scheduler; {instead}"
+            raise InputError(scenario.file, problem, where=f"workload: Pod {pod.key}")
 
 
 def _beyond_fast(scenario: Scenario) -> Iterator[tuple[str, str]]:

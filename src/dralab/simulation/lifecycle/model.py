@@ -1,5 +1,6 @@
 """Pods, stages, faults and their settings. Times are nanoseconds since the run began."""
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,10 @@ class Pod:
     Pods of one `gang` start together or not at all. A higher `priority` goes first. `body` is the
     object that the pod was read from, where it was one; `owner` names the Job it belongs to.
     `scheduler` is the name of its scheduler, if several external ones take part.
+
+    Each run first takes `startup`, in which it does no work. A pod with `until` is a replica of a
+    service: it runs until then, whenever it starts. `checkpoint` replaces that of the life cycle.
+    The nodes of a gang share the value of the label `topology`.
     """
 
     name: str
@@ -32,6 +37,10 @@ class Pod:
     body: Mapping[str, Any] | None = field(default=None, compare=False)
     owner: str = ""
     scheduler: str = ""
+    startup: int = 0
+    checkpoint: int | None = None
+    until: int | None = None
+    topology: str = ""
 
     @property
     def key(self) -> str:
@@ -63,6 +72,9 @@ class Stage:
     then: Literal["go on", "start", "end", "leave"] = "go on"
 
 
+GangRestart = Literal["alone", "recreate", "wait"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeCycle:
     """The delays of a pod's life besides running.
@@ -71,6 +83,10 @@ class LifeCycle:
     the freeing of what it held (a kubelet that has not looked yet). A run fails with `failure`, at
     a random part of it, and is retried up to `retries` times. What ran before the last checkpoint,
     one every `checkpoint` (0: none), is not lost with a run; the next one takes `restart` longer.
+
+    `gangs` says what becomes of a gang that loses a pod: with `alone` the others run on. Otherwise
+    the pods of a gang run only together: all of their runs are lost, and the others are evicted,
+    too (`recreate`), or keep their nodes until the lost pod is back (`wait`).
     """
 
     start: tuple[Stage, ...] = ()
@@ -79,17 +95,16 @@ class LifeCycle:
     retries: int = 0
     checkpoint: int = 0
     restart: int = 0
+    gangs: GangRestart = "alone"
 
-    def left(self, duration: int, saved: int) -> int:
-        """Return how long a run takes of which so much was saved."""
-        return duration - saved + (self.restart if saved else 0)
+    def overhead(self, pod: Pod, saved: int) -> int:
+        """Return how long a run takes before it does new work, if so much was saved."""
+        return pod.startup + (self.restart if saved else 0)
 
-    def saved_of(self, saved: int, ran: int) -> int:
-        """Return how much is saved once a run is lost that began with so much and ran so long."""
-        if not self.checkpoint:
-            return 0
-        useful = max(0, ran - (self.restart if saved else 0))
-        return saved + useful // self.checkpoint * self.checkpoint
+    def kept(self, pod: Pod, work: int) -> int:
+        """Return how much of the work of a lost run its checkpoints keep."""
+        every = self.checkpoint if pod.checkpoint is None else pod.checkpoint
+        return work // every * every if every else 0
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -127,10 +142,19 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomFaults:
-    """Every node fails after times drawn exponentially around `between`, for around `repair`."""
+    """Every node fails after times drawn exponentially around `between`, for around `repair`.
+
+    With `of` GPUs, each GPU of a node fails so often, and its node with it.
+    """
 
     between: int
     repair: int
+    of: Literal["node", "gpu"] = "node"
+
+    def rate(self, gpus: int) -> float:
+        """Return how often a node with so many GPUs fails, per nanosecond."""
+        failing = gpus if self.of == "gpu" else 1
+        return failing / self.between if self.between else math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

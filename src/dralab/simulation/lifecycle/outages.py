@@ -3,7 +3,8 @@
 Outages of one node may overlap; it is up again when the last of them is over.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -74,6 +75,8 @@ class NodeFaults:
         self.to_come = 0
         self._lose, self._restore, self._strike = lose, restore, strike
         self._at_random = at_random
+        # How often each node fails at random.
+        self._rates: dict[str, float] = {}
         self._stream = stream
         agenda.methods |= {"break": self._break, "repair": self._repair}
 
@@ -84,15 +87,18 @@ class NodeFaults:
             self.agenda.schedule(begin + fault.at, ENDING, "break", fault.node, length=length)
             self.to_come += 1
 
-    def plan_random(self, nodes: Iterable[str]) -> None:
-        """Schedule the first random outage of every node; each schedules the next."""
+    def plan_random(self, nodes: Mapping[str, int]) -> None:
+        """Schedule the first random outage of nodes with so many GPUs; each schedules the next."""
         if self._at_random is not None:
+            self._rates |= {name: self._at_random.rate(gpus) for name, gpus in nodes.items()}
             for name in nodes:
                 self._plan_random(name, self._at_random)
 
     def _plan_random(self, name: str, faults: RandomFaults) -> None:
-        chance = self._stream("faults")
-        after = int(chance.expovariate(1 / faults.between)) if faults.between else 0
+        chance, rate = self._stream("faults"), self._rates[name]
+        if not rate:
+            return
+        after = 0 if math.isinf(rate) else int(chance.expovariate(rate))
         length = int(chance.expovariate(1 / faults.repair)) if faults.repair else 1
         when = self.agenda.now() + after
         self.agenda.schedule(when, ENDING, "break", name, length=length, again=1)

@@ -6,7 +6,7 @@ a pod waits for is data (its `stage`, and an entry of the agenda): so a run can 
 between any two of them and resumed, which generators could not be.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Generic, Protocol, TypeVar, assert_never
 
 from dralab.kernel.events import BEGINNING, ENDING, RETURNING
@@ -40,6 +40,10 @@ class LifecycleHost(Protocol[Task_contra]):
 
     def withdraw(self, task: Task_contra) -> None:
         """Remove a pod that will be retried."""
+        ...
+
+    def cancel(self, task: Task_contra) -> None:
+        """Remove a pod that waits for a node, and is wanted no longer."""
         ...
 
     def finish(self, task: Task_contra) -> None:
@@ -82,9 +86,17 @@ class PodLives(Generic[Task]):
         self.retries = how.life.retries
         self.delays = Delays(how.life, stream)
         self.stages = how.life.stages
+        self._start = next(n for n, stage in enumerate(self.stages) if stage.then == "start")
         # Pods on nodes: bound, running, or ended and not yet released.
         self.running: dict[str, Task] = {}
         self.over = self.evictions = 0
+        self._begin = 0
+        # The pods that run only together, as far as they are not over.
+        self._gangs: dict[tuple[str, str], list[Task]] = {}
+        if how.life.gangs != "alone":
+            for task in tasks.values():
+                if task.pod.gang:
+                    self._gangs.setdefault((task.pod.namespace, task.pod.gang), []).append(task)
         self.faults = NodeFaults(
             agenda,
             lose=site.lose,
@@ -94,16 +106,22 @@ class PodLives(Generic[Task]):
             stream=stream,
         )
         self.how = how
-        agenda.methods |= {"arrive": self._arrive, "stage": self._stage_over}
+        agenda.methods |= {
+            "arrive": self._arrive, "stage": self._stage_over, "unwanted": self._no_longer_wanted,
+        }  # fmt: skip
 
-    def plan(self, nodes: Iterable[str], begin: int = 0) -> None:
-        """Schedule all arrivals and outages; `begin` is the start of the run."""
+    def plan(self, nodes: Mapping[str, int], begin: int = 0) -> None:
+        """Schedule all arrivals and outages; `begin` is the start of the run.
+
+        The nodes have so many GPUs.
+        """
         for key, task in sorted(self.tasks.items(), key=lambda item: item[1].pod.arrives):
             self.agenda.schedule(begin + task.pod.arrives, BEGINNING, "arrive", key)
         self.plan_outages(nodes, begin)
 
-    def plan_outages(self, nodes: Iterable[str], begin: int = 0) -> None:
+    def plan_outages(self, nodes: Mapping[str, int], begin: int = 0) -> None:
         """Schedule the outages."""
+        self._begin = begin
         self.faults.plan((fault for fault in self.how.faults if fault.is_outage), begin)
         self.faults.plan_random(nodes)
 
@@ -119,6 +137,9 @@ class PodLives(Generic[Task]):
 
     def queue(self, task: Task) -> None:
         """Queue a pod that arrives or is submitted again."""
+        if task.pod.until is not None and task.created is None:
+            end = max(self._begin + task.pod.until, self.agenda.now())
+            self.agenda.schedule(end, ENDING, "unwanted", task.key)
         task.created, task.next = self.agenda.now(), None
         self.site.submit(task)
         self.site.changed()
@@ -134,6 +155,10 @@ class PodLives(Generic[Task]):
         """Advance through the stages of a life, up to the next one that takes time."""
         for number in range(first, len(self.stages)):
             stage = self.stages[number]
+            if stage.then == "start" and (gang := self._gangs.get(_gang_of(task))):
+                task.stage, task.ready = number, True
+                self._start_together(gang, number)
+                return
             lasts = self._lasts(task, stage)
             # A run that takes no time ends at the same instant, but not within the decision.
             if lasts is None or lasts or stage.runs:
@@ -145,9 +170,13 @@ class PodLives(Generic[Task]):
         """Return how long a stage lasts; None: for ever."""
         if not stage.runs:
             return self.delays.length_of(stage)
-        if task.pod.duration is None:
+        if task.pod.until is not None:
+            left = max(0, self._begin + task.pod.until - self.agenda.now())
+        elif task.pod.duration is None:
             return None
-        length, task.fails = self.delays.run(self.how.life.left(task.pod.duration, task.saved))
+        else:
+            left = task.left(task.pod.duration, self.how.life)
+        length, task.fails = self.delays.run(left)
         return length
 
     def _let_last(self, task: Task, number: int, length: int | None) -> None:
@@ -175,6 +204,7 @@ class PodLives(Generic[Task]):
                 task.failures += task.fails
                 if task.fails:
                     task.lose_run(self.agenda.now(), self.how.life)
+                    self._break_gang(task, f"{task.pod.name} of its gang failed", failed=True)
             case "leave":
                 self.leave(task)
             case _:
@@ -183,17 +213,43 @@ class PodLives(Generic[Task]):
     def leave(self, task: Task) -> None:
         """Release a finished pod's resources; a failed one may be retried."""
         self._release(task)
-        again = task.failures <= self.retries and self.site.comes_again(task)
-        if task.state == "Failed" and again:
+        if task.state == "Failed" and self._has_retries(task) and self.site.comes_again(task):
             self.try_again(task, task.reason)
         else:
             self.finish(task)
         self.site.changed()
 
+    def _has_retries(self, task: Task) -> bool:
+        """Whether a pod that failed is tried again: a replica always is."""
+        return task.pod.until is not None or task.failures <= self.retries
+
     def finish(self, task: Task) -> None:
         """Count a finished pod."""
-        self.over += 1
+        self._count_over(task)
         self.site.finish(task)
+
+    def _count_over(self, task: Task) -> None:
+        self.over += 1
+        if gang := self._gangs.get(_gang_of(task)):
+            gang.remove(task)
+
+    def _no_longer_wanted(self, key: str) -> None:
+        """End a replica that does not run by the time until which it is wanted."""
+        task = self.tasks[key]
+        if task.state == "Pending":
+            self.site.cancel(task)
+            task.state, task.reason = "Failed", "there was no room as long as it was wanted"
+            self._count_over(task)
+        elif task.state == "Bound":
+            self._end_failed(task, "it did not run as long as it was wanted")
+
+    def _end_failed(self, task: Task, reason: str) -> None:
+        """End a pod on a node for good."""
+        self.agenda.cancel(task.next)
+        self._release(task)
+        task.state, task.ended, task.reason = "Failed", self.agenda.now(), reason
+        self.finish(task)
+        self.site.changed()
 
     # --- a life that is interrupted -----------------------------------------------------------
 
@@ -205,6 +261,10 @@ class PodLives(Generic[Task]):
 
     def evict(self, task: Task, reason: str) -> None:
         """Evict a pod; the pod of a job is submitted again."""
+        self._evict(task, reason)
+        self._break_gang(task, f"{task.pod.name} of its gang was evicted")
+
+    def _evict(self, task: Task, reason: str) -> None:
         self.agenda.cancel(task.next)
         self._release(task)
         if not task.lost:
@@ -214,14 +274,18 @@ class PodLives(Generic[Task]):
             return
         task.state, task.ended, task.reason = "Failed", self.agenda.now(), reason
         self.site.withdraw(task)
-        self.over += 1
+        self._count_over(task)
 
     def interrupt(self, task: Task, reason: str) -> None:
         """Interrupt a pod: it stays on its node, and does nothing there."""
+        self._pause(task, reason)
+        task.ready = False
+        self._hold_gang(task, f"{task.pod.name} of its gang lost its node")
+
+    def _pause(self, task: Task, reason: str) -> None:
         self.agenda.cancel(task.next)
         self._count_loss(task)
-        task.state, task.next, task.started, task.ended = "Bound", None, None, None
-        task.lost, task.reason = True, reason
+        task.pause(self.agenda.now(), reason)
 
     def resume(self, task: Task) -> None:
         """Restart an interrupted pod's life on its node."""
@@ -233,9 +297,51 @@ class PodLives(Generic[Task]):
         task.lose_run(self.agenda.now(), self.how.life)
 
     def _release(self, task: Task) -> None:
-        task.next = None
+        task.next, task.ready = None, False
+        task.run_again(self.agenda.now())
         del self.running[task.key]
         self.site.release(task)
+
+    # --- gangs that run only together ---------------------------------------------------------
+
+    def _start_together(self, gang: Sequence[Task], number: int) -> None:
+        """Start the pods of a gang once the last of them is ready."""
+        if not all(task.ready for task in gang):
+            return
+        for task in gang:
+            task.ready = False
+            self._reach_end_of(self.stages[number], task)
+            self._live(task, number + 1)
+
+    def _others(self, task: Task) -> list[Task]:
+        """Return the other pods of a gang that have nodes and are not over."""
+        return [
+            other
+            for other in self._gangs.get(_gang_of(task), ())
+            if other is not task and other.state in {"Bound", "Running"}
+        ]
+
+    def _hold_gang(self, task: Task, reason: str) -> None:
+        """Stop the others of a gang on their nodes: they wait for the one that was lost."""
+        for other in self._others(task):
+            if other.state == "Running":
+                self._pause(other, reason)
+                other.stage, other.ready = self._start, True
+
+    def _break_gang(self, task: Task, reason: str, *, failed: bool = False) -> None:
+        """Do to a gang what its life cycle says when it has lost a pod."""
+        others = self._others(task)
+        for other in others:
+            other.failures += failed
+        if failed and not self._has_retries(task):
+            for other in others:
+                self._count_loss(other)
+                self._end_failed(other, reason)
+        elif self.how.life.gangs == "wait":
+            self._hold_gang(task, reason)
+        else:
+            for other in others:
+                self._evict(other, reason)
 
     # --- nodes --------------------------------------------------------------------------------
 
@@ -250,6 +356,10 @@ class PodLives(Generic[Task]):
     def _restore(self, name: str) -> None:
         self.site.restore(name)
         self.site.changed()
+
+
+def _gang_of(task: TaskRecord) -> tuple[str, str]:
+    return task.pod.namespace, task.pod.gang
 
 
 def _nothing(name: str) -> None:

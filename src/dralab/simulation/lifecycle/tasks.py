@@ -19,6 +19,8 @@ def pod_task(
     reason: str = "",
     evictions: int = 0,
     wasted: int = 0,
+    idle: int = 0,
+    served: int = 0,
 ) -> Task:
     """Return the pod's result; times are nanoseconds since the run began."""
     return Task(
@@ -35,6 +37,9 @@ def pod_task(
         reason=reason,
         evictions=evictions,
         wasted=wasted,
+        idle=idle,
+        served=served,
+        wanted=0 if pod.until is None else pod.until - pod.arrives,
     )
 
 
@@ -47,6 +52,9 @@ class TaskRecord:
     `stage` is the stage of its life that lasts, `next` the event that ends it, and `fails` whether
     its run will fail; `lost` is whether its run was lost with its node and has not begun anew.
     `saved` is what a checkpoint keeps of its run time, `wasted` the run time that nothing kept.
+
+    `idle` is the time on nodes in which it did not run, `since` when that last began. `ready`: it
+    waits for the rest of its gang. `served` is the work of a replica whose run is over.
     """
 
     pod: Pod
@@ -66,6 +74,10 @@ class TaskRecord:
     lost: bool = False
     saved: int = 0
     wasted: int = 0
+    idle: int = 0
+    since: int | None = None
+    ready: bool = False
+    served: int = 0
     next: Event | None = field(default=None, compare=False)
     # The pod's key, made once: millions of pods have one each.
     key: str = field(init=False)
@@ -77,29 +89,71 @@ class TaskRecord:
         """Record its binding."""
         self.state, self.node, self.bound, self.reason = "Bound", node, now, ""
         self.attempts += 1
-        self.lost = False
+        self.lost, self.since = False, now
 
     def start(self, now: int) -> None:
         """Record its start, again after a lost run."""
+        self.run_again(now)
         self.state, self.started, self.reason, self.lost = "Running", now, "", False
+
+    def run_again(self, now: int) -> None:
+        """Record that it is idle no longer, or has no node any more."""
+        if self.since is not None:
+            self.idle += now - self.since
+            self.since = None
+
+    def left(self, duration: int, life: LifeCycle) -> int:
+        """Return how long the next run takes of a pod that runs for so long in all."""
+        return duration - self.saved + life.overhead(self.pod, self.saved)
 
     def lose_run(self, now: int, life: LifeCycle) -> None:
         """Record that a run comes to nothing but what its checkpoints keep."""
         if self.started is None:
             return
-        ran = (now if self.ended is None else self.ended) - self.started
-        saved = life.saved_of(self.saved, ran)
-        self.wasted += max(0, ran - (saved - self.saved))
-        self.saved = saved
+        ran, work = self._ran(now, life)
+        if self.pod.until is not None:
+            self.served += work
+            self.idle += ran - work
+            return
+        kept = life.kept(self.pod, work)
+        self.wasted += ran - kept
+        self.saved += kept
+
+    def _ran(self, now: int, life: LifeCycle) -> tuple[int, int]:
+        """Return how long the run took so far, and how long it did new work."""
+        end = now if self.ended is None else self.ended
+        ran = 0 if self.started is None else end - self.started
+        return ran, max(0, ran - life.overhead(self.pod, self.saved))
+
+    def pause(self, now: int, reason: str) -> None:
+        """Record that a run was lost, but not its node."""
+        self.since = now if self.since is None else self.since
+        self.state, self.next, self.started, self.ended = "Bound", None, None, None
+        self.lost, self.reason = True, reason
 
     def end(self, now: int, *, failed: bool) -> None:
         """Record its end; its resources are released later."""
         self.state, self.ended = "Failed" if failed else "Succeeded", now
+        self.since = now
         if failed:
             self.reason = "failed while running"
 
-    def task(self, lanes: Sequence[int], *, begin: int = 0, reason: str = "") -> Task:
-        """Return the pod's result; the run began at `begin` of the engine's clock."""
+    def task(
+        self,
+        lanes: Sequence[int],
+        now: int,
+        life: LifeCycle,
+        *,
+        begin: int = 0,
+        reason: str = "",
+    ) -> Task:
+        """Return the pod's result as of now; the run began at `begin` of the engine's clock."""
+        idle = self.idle + (0 if self.since is None else now - self.since)
+        served = self.served
+        if self.state in {"Running", "Succeeded"}:
+            ran, work = self._ran(now, life)
+            idle += ran - work
+            served += work if self.pod.until is not None else 0
         bound, started, ended = (
             None if when is None else when - begin
             for when in (self.bound, self.started, self.ended)
@@ -114,6 +168,8 @@ class TaskRecord:
             reason=self.reason or reason,
             evictions=self.evictions,
             wasted=self.wasted,
+            idle=idle,
+            served=served,
         )
 
     def wait_again(self, reason: str) -> None:

@@ -31,8 +31,15 @@ DEFINITIONS: Final[Mapping[str, str]] = {
     "never_started": "tasks that neither started nor were rejected",
     "success_rate": "succeeded / tasks",
     "evictions": "runs that were lost: preempted, evicted, or on a node that went down",
-    "lost_hours": "run time of runs that failed or were lost, less what checkpoints kept",
-    "lost_gpu_hours": "the same, each hour times the GPUs that the task held",
+    "lost_hours": "hours that tasks held nodes without doing work that counts: redone_hours, and "
+    "idle_hours",
+    "lost_gpu_hours": "redone_gpu_hours and idle_gpu_hours",
+    "redone_hours": "run time of runs that failed or were lost, less what checkpoints kept",
+    "redone_gpu_hours": "the same, each hour times the GPUs that the task held",
+    "idle_hours": "hours that tasks held nodes and did no work: starting, resuming from a "
+    "checkpoint, waiting for their gang or for a node that is down, being released",
+    "idle_gpu_hours": "the same, each hour times the GPUs that the task held",
+    "served_share": "the part of the time that replicas of services were wanted, and served",
     "makespan": "seconds from the first submission to the last end",
     "throughput_per_hour": "ended / makespan, per hour",
     "wait": "seconds from submission to start, of tasks that ended",
@@ -63,7 +70,7 @@ DEFINITIONS: Final[Mapping[str, str]] = {
     "refused": "how often tasks were refused, by reason",
 }
 
-SHARES: Final = ("success_rate", "utilisation_", "fragmentation_of_gpu")
+SHARES: Final = ("success_rate", "utilisation_", "fragmentation_of_gpu", "served_share")
 
 
 def definition_of(name: str) -> str:
@@ -137,8 +144,7 @@ def metrics_of(result: Result) -> dict[str, Value]:
         "never_started": sum(task.started is None and task.state != "REJECTED" for task in tasks),
         "success_rate": succeeded / len(tasks) if tasks else None,
         "evictions": sum(task.evictions for task in tasks),
-        "lost_hours": math.fsum(task.wasted for task in tasks) / HOUR,
-        "lost_gpu_hours": math.fsum(t.wasted * t.gpu_milli for t in tasks) / (1000 * HOUR),
+        **_lost(tasks),
         "makespan": makespan,
         "throughput_per_hour": len(ended) / makespan * 3600 if makespan else 0.0,
     }
@@ -155,6 +161,23 @@ def metrics_of(result: Result) -> dict[str, Value]:
         numbers |= of_pools(result)
     numbers |= {f"refused: {reason}": n for reason, n in sorted(result.refusals.items())}
     return numbers | dict(result.own_numbers)
+
+
+def _lost(tasks: Sequence[Task]) -> dict[str, Value]:
+    """Return the time that tasks held nodes and GPUs for nothing."""
+    parts: dict[str, Callable[[Task], int]] = {
+        "lost": lambda task: task.wasted + task.idle,
+        "redone": lambda task: task.wasted,
+        "idle": lambda task: task.idle,
+    }
+    numbers: dict[str, Value] = {}
+    for name, of in parts.items():
+        numbers[f"{name}_hours"] = sum(map(of, tasks)) / HOUR
+        numbers[f"{name}_gpu_hours"] = sum(of(t) * t.gpu_milli for t in tasks) / (1000 * HOUR)
+    wanted = sum(task.wanted for task in tasks)
+    if wanted:
+        numbers["served_share"] = sum(task.served for task in tasks) / wanted
+    return numbers
 
 
 def _within(task: Task, first: int, last: int) -> bool:

@@ -76,7 +76,9 @@ class Task(NamedTuple):
     """A job or pod. Times in nanoseconds, None if they never came.
 
     `width` is processors (or CPU cores, at least 1); `lanes` are indices into the lanes it ran on.
-    `wasted` is the time of runs that were lost, less what checkpoints kept of them.
+    `wasted` is the time of runs that were lost, less what checkpoints kept of them, `idle` the time
+    in which it held its node or devices and did not run. A replica of a service was `wanted` for so
+    long, and `served` for so long of it.
     """
 
     id: str
@@ -92,6 +94,9 @@ class Task(NamedTuple):
     reason: str = ""
     evictions: int = 0
     wasted: int = 0
+    idle: int = 0
+    served: int = 0
+    wanted: int = 0
 
 
 class NodeSpan(NamedTuple):

@@ -151,8 +151,13 @@ ASKED: Final = {
     "queue": label(default=""),
     "user": label(default=""),
     "scheduler": label("Which of several external schedulers.", default=""),
+    "startup": duration("In which a run does no work: images, weights, compilation.", default=0),
+    "checkpoint": duration("Time between checkpoints, in place of that of `lifecycle`."),
 }
 """What pods of any origin may say of themselves."""
+OF_PODS: Final = (
+    "memory", "priority", "queue", "user", "scheduler", "startup", "checkpoint",
+)  # fmt: skip
 
 
 def _above_0(value: float) -> str:
@@ -317,7 +322,7 @@ def asked(entry: Given) -> dict[str, Any]:
     """Return a pod's requests and properties, as fields of `Pod`."""
     milli = entry.gpu_milli if entry.gpus else 0
     labels = ",".join(sorted(entry.node_labels))
-    own = {key: entry[key] for key in ("memory", "priority", "queue", "user", "scheduler")}
+    own = {key: entry[key] for key in OF_PODS}
     return own | {"request": PodRequest(entry.cpu, milli, entry.gpus, entry.models, labels)}
 
 

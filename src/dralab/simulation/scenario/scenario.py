@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from dralab.drivers.faults import parse as parse_fault
 from dralab.kernel.clock import SECOND
@@ -33,6 +33,7 @@ from dralab.scenarios.tables import (
 from dralab.simulation import checkpoints
 from dralab.simulation.lifecycle.model import (
     Fault,
+    GangRestart,
     LifeCycle,
     Pod,
     Quota,
@@ -147,6 +148,12 @@ LIFECYCLE: Final = Table(
         "restart": duration(
             "How much longer a run takes that continues from a checkpoint.", default=0
         ),
+        "gangs": choice(
+            get_args(GangRestart),
+            "What the others of a gang do when it loses a pod: run on; or lose their runs, and are "
+            "evicted, too, or wait for it on their nodes. Default: alone.",
+            default="alone",
+        ),
     }
 )
 TAINT: Final = Table(
@@ -172,7 +179,17 @@ FAULT: Final = Table(
         "dependentRequired": {"device": ["taint"]},
     },
 )
-AT_RANDOM: Final = Table({"every": duration(required=True), "repair": duration(required=True)})
+AT_RANDOM: Final = Table(
+    {
+        "every": duration(required=True),
+        "repair": duration(required=True),
+        "of": choice(
+            ("node", "gpu"),
+            "What fails so often: a node, or each GPU of it.",
+            default="node",
+        ),
+    }
+)
 OUTPUTS: Final = Table(
     {
         "report": field_rule(LABEL, Fields.new_folder, "A directory in the folder of this file."),
@@ -359,7 +376,8 @@ def _conditions(given: Given, machines: ScenarioFleet, seed: int) -> RunConditio
     life, stop, faults = given.lifecycle, given.stop, given.faults
     at_random = None
     if isinstance(faults, Given):
-        at_random, faults = RandomFaults(between=faults.every, repair=faults.repair), ()
+        at_random = RandomFaults(between=faults.every, repair=faults.repair, of=faults.of)
+        faults = ()
         if stop.at is None:
             raise given.error("stop", "give `at`: with random faults a run may never end")
     names = {node.name for node in machines.as_nodes()} if faults else set()
@@ -372,6 +390,7 @@ def _conditions(given: Given, machines: ScenarioFleet, seed: int) -> RunConditio
             retries=life.retries,
             checkpoint=life.checkpoint,
             restart=life.restart,
+            gangs=life.gangs,
         ),
         faults=[_fault(entry, names) for entry in faults],
         random_faults=at_random,

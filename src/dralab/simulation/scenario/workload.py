@@ -55,7 +55,11 @@ POD: Final = Table(
     generated.ASKED
     | {"name": label(required=True)}
     | ARRIVING
-    | {"duration": duration("How long it runs; default: for ever.")}
+    | {
+        "duration": duration("How long it runs; default: for ever."),
+        "until": duration("A replica of a service: it runs until then, whenever it starts."),
+    },
+    rules={"not": {"required": ["duration", "until"]}},
 )
 JOB: Final = Table(
     {"name": label(required=True)}
@@ -194,7 +198,11 @@ def _listed(entries: Sequence[Given]) -> Iterator[Pod]:
                 raise entry.error("name", f"there are two pods {full!r}")
             seen.add(full)
             arrives = entry.at + index * entry.every
-            yield Pod(name=full, arrives=arrives, duration=entry.duration, **base)
+            if entry.until is not None and (entry.duration is not None or entry.until <= arrives):
+                raise entry.error("until", "must be after its arrival, and without `duration`")
+            yield Pod(
+                name=full, arrives=arrives, duration=entry.duration, until=entry.until, **base
+            )
 
 
 def _jobs(given: Given, problems: InputProblems, hosts: int | None) -> Workload:

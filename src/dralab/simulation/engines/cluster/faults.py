@@ -1,6 +1,6 @@
 """Faults of a simulated cluster, and their repair."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from dralab.api.status import ApiError
@@ -45,14 +45,14 @@ class FaultInjector:
         """The number of faults that still have to begin or end."""
         return self._to_come + self.of_nodes.to_come
 
-    def plan(self, faults: Iterable[Fault], names: Iterable[str], begin: int) -> None:
-        """Schedule all faults; random ones do not keep a run from ending."""
+    def plan(self, faults: Iterable[Fault], nodes: Mapping[str, int], begin: int) -> None:
+        """Schedule all faults; random ones, by GPUs of nodes, do not keep a run from ending."""
         for fault in faults:
             if fault.is_outage:
                 self.of_nodes.plan([fault], begin)
             else:
                 self._at(begin + fault.at, partial(self._happen, fault))
-        self.of_nodes.plan_random(names)
+        self.of_nodes.plan_random(nodes)
 
     def _at(self, when: int, action: Callable[[], None]) -> None:
         self._to_come += 1

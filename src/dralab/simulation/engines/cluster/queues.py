@@ -40,6 +40,12 @@ class AdmissionQueues:
             self.quotas.count_held(task.pod, -1)
         self._look_soon()
 
+    def cancel_task(self, task: ClusterTask) -> None:
+        """Forget a task that waits, whether it was admitted or not."""
+        if task in self.waiting:
+            self.waiting.remove(task)
+        self.release_task(task)
+
     def _look_soon(self) -> None:
         if not self._due:
             self._due = True

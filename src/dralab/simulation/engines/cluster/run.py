@@ -167,7 +167,9 @@ class ClusterRun:
                 task = ClusterTask(pod, name=pod.name)
                 self.tasks.records.append(task)
                 self._at(pod.arrives, partial(self._arrive, task))
-        self.faults.plan(how.faults, self.nodes.devices, self.begin)
+        gpus = {node.name: node.gpus for node in self.scenario.fleet.as_nodes()}
+        there = {name: gpus.get(name, 0) for name in self.nodes.devices}
+        self.faults.plan(how.faults, there, self.begin)
 
     def _start_from(self, running: Sequence[JsonDict]) -> None:
         """Begin with the pods and claims of a snapshot; waiting pods are tasks of the run."""
@@ -392,6 +394,7 @@ class ClusterRun:
         task, self._last = self.tasks.by_uid.get(uid), self.cluster.now
         if task is not None:
             task.ended, task.failed = self.cluster.now, task.failed or code != 0
+            task.since = self.cluster.now
 
     def _devices(self, task: ClusterTask, pod: JsonDict) -> list[str]:
         """Return a pod's allocation, which is written before the pod is bound."""
@@ -440,7 +443,7 @@ class ClusterRun:
     def left(self, uid: str, length: int) -> int:
         """Return how long a run takes, less what was saved of the runs before."""
         task = self.tasks.by_uid.get(uid)
-        return self.scenario.conditions.life.left(length, 0 if task is None else task.saved)
+        return length if task is None else task.left(length, self.scenario.conditions.life)
 
     def _begin_anew(self, task: ClusterTask, why: str) -> None:
         # Later events of the old pod are ignored.
@@ -453,6 +456,7 @@ class ClusterRun:
     def _free(self, task: ClusterTask) -> None:
         if task.bound is not None:
             self.tasks.count_held(task, -1)
+            task.run_again(self.cluster.now)
         else:
             self.tasks.wait(task, -1)
         if self.queues.has(task.pod):
@@ -465,11 +469,11 @@ class ClusterRun:
         for task in self.tasks.by_uid.values():
             if task.node == name and task.bound is not None and not task.is_over and not task.gone:
                 self._lose_run(task)
-                task.ended, task.lost = None, True
-                if not task.pod.owner:
-                    # It may start again on the same node; a controller's pod is replaced.
-                    task.state, task.started = "Bound", None
-                task.reason = "its node went down"
+                before = task.state, task.started
+                task.pause(self.cluster.now, "its node went down")
+                if task.pod.owner:
+                    # It is replaced; the others may start again on the same node.
+                    task.state, task.started = before
 
     def _autoscaler(
         self, rules: ClusterAutoscalerRules | KarpenterRules, chance: Randomness
@@ -507,7 +511,7 @@ class ClusterRun:
             name=self.scenario.name,
             scheduler=self.scenario.scheduler,
             seed=self.scenario.seed,
-            tasks=list(self.tasks.finished(self.begin, lanes)),
+            tasks=list(self.tasks.finished(self.begin, lanes, end, self.scenario.conditions.life)),
             samples=self.tasks.samples,
             lanes=lanes,
             capacity=self._capacity(end),

@@ -9,7 +9,7 @@ from typing import Final
 from dralab.scheduling.shares import Shares
 from dralab.simulation.engines.fragmentation import FragmentationLedger, NodeRoom
 from dralab.simulation.engines.objects import GPU_PREFIX
-from dralab.simulation.lifecycle.model import Pod
+from dralab.simulation.lifecycle.model import LifeCycle, Pod
 from dralab.simulation.lifecycle.tasks import TaskRecord
 from dralab.simulation.results.result import SampleColumns, StateSample, Task
 from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
@@ -114,7 +114,9 @@ class ClusterTasks:
             types=() if self.gpus is None else tuple(self.gpus.types[t] for t in self.types),
         ))  # fmt: skip
 
-    def finished(self, begin: int, lanes: Sequence[str]) -> Iterator[Task]:
+    def finished(
+        self, begin: int, lanes: Sequence[str], now: int, life: LifeCycle
+    ) -> Iterator[Task]:
         """Yield the tasks as results have them; lanes are those of their devices, or their node."""
         place = {lane: index for index, lane in enumerate(lanes)}
 
@@ -122,7 +124,7 @@ class ClusterTasks:
             names = (f"{task.node}/{device}" for device in task.devices)
             devices = [name for name in names if name in place]
             used = devices or ([task.node] if task.node in place else [])
-            yield task.task(sorted(place[name] for name in used), begin=begin)
+            yield task.task(sorted(place[name] for name in used), now, life, begin=begin)
 
 
 class GpuUsage:

@@ -122,7 +122,8 @@ def _how_time_was_kept(report: DriverReport) -> list[str]:
 def _task(item: ServedTask, served: ServedCluster, place: dict[str, int]) -> Task:
     lanes = [place[item.node]] if item.node in place else []
     refusal = served.refusal(item) if item.state == "Pending" else ""
-    return item.task(lanes, begin=served.begin, reason=refusal)
+    now, life = served.agenda.now(), served.lives.how.life
+    return item.task(lanes, now, life, begin=served.begin, reason=refusal)
 
 
 def start_controllers(cluster: Cluster, events: Events, names: Collection[str], seed: int) -> None:

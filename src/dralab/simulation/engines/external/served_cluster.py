@@ -129,7 +129,8 @@ class ServedCluster:
         for number, one in enumerate(self.objects):
             if one.when or makes_pods(one.body):
                 self.agenda.schedule(self.begin + one.when, BEGINNING, "bring", str(number))
-        self.lives.plan(self.capacity.nodes, self.begin)
+        gpus = {name: node.gpus for name, node in self.capacity.nodes.items()}
+        self.lives.plan(gpus, self.begin)
 
     def count_again(self) -> None:
         """Recount waiting pods and used resources."""
@@ -283,6 +284,10 @@ class ServedCluster:
         """Remove a pod; when submitted again it is a new object."""
         self._remove(task)
         task.leaving = False
+
+    def cancel(self, task: ServedTask) -> None:
+        """Remove a pod that waits."""
+        self.withdraw(task)
 
     def finish(self, task: ServedTask) -> None:
         """Report that a pod has ended, and release its claims."""

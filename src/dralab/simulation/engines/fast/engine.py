@@ -4,7 +4,7 @@ Decisions are those of `scheduler.attempts` on one `ClusterState`. As in a whole
 simulated clock, everything that an instant brings has happened before the next pod is tried.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -48,7 +48,7 @@ Taint = tuple[str, str, str]
 
 
 class FastSimulation:
-    """One run. `go` may be called again after a stop."""
+    """One run. `go` may be called again after a stop. The `nodes` have so many GPUs."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class FastSimulation:
         tasks: ClusterTasks,
         *,
         how: RunConditions,
-        nodes: Iterable[str],
+        nodes: Mapping[str, int],
         arrivals: Sequence[Arrival] = (),
     ) -> None:
         self.state = state
@@ -347,7 +347,9 @@ class FastSimulation:
         """Return the placement of a pod that is being deleted."""
         pod, table = placement.pod, self.state.table
         metadata = {**pod.obj["metadata"], "deletionTimestamp": rfc3339(self.events.now())}
-        leaving = replace(pod, obj={**pod.obj, "metadata": metadata})
+        # A gang that is made again is another group.
+        group = "" if self.how.life.gangs == "recreate" else pod.group
+        leaving = replace(pod, obj={**pod.obj, "metadata": metadata}, group=group)
         table.remove_pod(placement.node, pod.uid)
         table.add_pod(placement.node, leaving)
         return replace(placement, pod=leaving)
@@ -375,6 +377,18 @@ class FastSimulation:
         task.runs += 1
         task.name = f"{task.pod.name}-again-{task.runs}"
         task.devices = ()
+
+    def cancel(self, task: ClusterTask) -> None:
+        """Remove a pod that waits, and what was made for it."""
+        item = self.queue.get(task.uid)
+        if item is not None:
+            self.waiting.remove_pod(task.uid)
+            self.state.devices.forget_claims(self.claims.forget_made(item.pod), item.pod)
+        self._lacking = [each for each in self._lacking if each is not task]
+        if self.admission.has(task.pod):
+            self.admission.cancel_task(task)
+        self.tasks.wait(task, -1)
+        self.finish(task)
 
     def finish(self, task: ClusterTask) -> None:
         """Forget a pod that is over."""

@@ -65,7 +65,7 @@ class FastRun:
             admitted,
             self.tasks,
             how=scenario.conditions,
-            nodes=[node.name for node in nodes],
+            nodes={node.name: node.gpus for node in nodes},
             arrivals=scenario.work.objects,
         )
         for body in CreatedObjects.ordered(scenario.fleet.objects):
@@ -133,7 +133,7 @@ class FastRun:
             name=self.scenario.name,
             scheduler=self.scenario.scheduler,
             seed=self.scenario.seed,
-            tasks=list(self.tasks.finished(BEGIN, lanes)),
+            tasks=list(self.tasks.finished(BEGIN, lanes, end, self.scenario.conditions.life)),
             samples=self.tasks.samples,
             lanes=lanes,
             capacity=self.capacity,
