@@ -14,11 +14,15 @@ from dralab.kernel.clock import SECOND
 
 
 class GpuSlice(NamedTuple):
-    """GPUs of one type that a job has for a round, `beside` jobs of these kinds."""
+    """GPUs of one type that a job has for a round, `beside` jobs of these kinds.
+
+    `nodes` has the node of each GPU, where the policy chooses nodes.
+    """
 
     model: str
     number: int = 1
     beside: tuple[str, ...] = ()
+    nodes: tuple[int, ...] = ()
 
 
 class RoundJob(Protocol):
@@ -71,6 +75,23 @@ class JobProgress(Generic[Job]):
         """How many steps are left."""
         return self.job.work - self.done
 
+    def run(self, gpus: GpuSlice, now: int, length: int, *, whole: bool) -> tuple[float, int]:
+        """Return the steps that it does in a round of a length, and how long they take."""
+        begins = self.gpus != gpus
+        loading = min(self.job.restart, length) if begins else 0
+        if self.started is None:
+            self.started = now
+        elif begins:
+            self.restarts += 1
+        speed = self.job.speed(gpus, self.done)
+        steps = speed * (length - loading) / SECOND
+        steps = min(float(int(steps)) if whole else steps, self.left)
+        time = loading + (round(steps / speed * SECOND) if speed else 0)
+        self.gpus = gpus
+        self.rounds += 1
+        self.served += time * gpus.number
+        return steps, time
+
     @property
     def completion(self) -> int | None:
         """How long it took from its arrival to its end; None: it has not finished."""
@@ -84,13 +105,14 @@ class Grant(Generic[Job]):
     jobs: tuple[JobProgress[Job], ...]
     model: str
     gpus: int = 1
+    nodes: tuple[int, ...] = ()
 
     def of(self, job: JobProgress[Job]) -> GpuSlice:
         """Return what one of the jobs has."""
         if len(self.jobs) == 1:
-            return GpuSlice(self.model, self.gpus)
+            return GpuSlice(self.model, self.gpus, nodes=self.nodes)
         beside = tuple(each.job.kind for each in self.jobs if each is not job)
-        return GpuSlice(self.model, self.gpus, beside)
+        return GpuSlice(self.model, self.gpus, beside, self.nodes)
 
 
 class RoundPolicy(Protocol[Job]):
@@ -125,7 +147,7 @@ class RoundRules:
 class RoundSimulation(Generic[Job]):
     """One run; `jobs` come in the order of their arrival, and may go on without end.
 
-    `following` is the next that arrives.
+    `following` is the next that arrives; `progress` makes the record of a job.
     """
 
     jobs: Iterable[Job]
@@ -134,6 +156,7 @@ class RoundSimulation(Generic[Job]):
     rules: RoundRules
     now: int = 0
     following: Job | None = None
+    progress: Callable[[Job, int], JobProgress[Job]] = JobProgress
     records: list[JobProgress[Job]] = field(default_factory=list)
     active: list[JobProgress[Job]] = field(default_factory=list)
 
@@ -162,20 +185,23 @@ class RoundSimulation(Generic[Job]):
         return self.now + -(-(when - self.now) // length) * length if self.rules.fixed else when
 
     def _admit(self, job: Job) -> None:
-        record = JobProgress(job, len(self.records))
+        record = self.progress(job, len(self.records))
         self.records.append(record)
         self.active.append(record)
         self.policy.arrived(record)
 
     def _run(self, grants: Sequence[Grant[Job]]) -> None:
         self._check(grants)
-        begin, longest = self.now, 0
+        begin, longest, length = self.now, 0, self.length_of(grants)
         served = {job.number for grant in grants for job in grant.jobs}
         for record in self.active:
             if record.number not in served:
                 record.gpus = None
         for grant in grants:
-            steps, times = zip(*(self._slice(grant, job) for job in grant.jobs), strict=True)
+            slices = (
+                job.run(grant.of(job), begin, length, whole=self.rules.whole) for job in grant.jobs
+            )
+            steps, times = zip(*slices, strict=True)
             time = max(times)
             longest = max(longest, time)
             useful = self.counts(grant, steps)
@@ -184,26 +210,13 @@ class RoundSimulation(Generic[Job]):
                 if job.left <= 0 or job.dropped:
                     job.ended = begin + (time if self.rules.together else own)
             self.policy.ran(grant, time if useful else 0)
-        self.now = begin + (self.rules.length if self.rules.fixed else longest)
+        self.now = begin + (length if self.rules.fixed else longest)
         self.active = [record for record in self.active if record.ended is None]
 
-    def _slice(self, grant: Grant[Job], record: JobProgress[Job]) -> tuple[float, int]:
-        """Return the steps that a job does in a round, and how long they take."""
-        job, gpus, length = record.job, grant.of(record), self.rules.length
-        begins = record.gpus != gpus
-        loading = min(job.restart, length) if begins else 0
-        if record.started is None:
-            record.started = self.now
-        elif begins:
-            record.restarts += 1
-        speed = job.speed(gpus, record.done)
-        steps = speed * (length - loading) / SECOND
-        steps = min(float(int(steps)) if self.rules.whole else steps, record.left)
-        time = loading + (round(steps / speed * SECOND) if speed else 0)
-        record.gpus = gpus
-        record.rounds += 1
-        record.served += time * gpus.number
-        return steps, time
+    def length_of(self, grants: Sequence[Grant[Job]]) -> int:
+        """Return how long a round with these grants lasts."""
+        del grants
+        return self.rules.length
 
     def counts(self, grant: Grant[Job], steps: Sequence[float]) -> bool:
         """Whether the steps of a slice count; here they always do."""
