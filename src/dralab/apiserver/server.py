@@ -19,6 +19,7 @@ from dralab.apiserver.http.messages import Answer, HttpRequest, with_headers
 from dralab.apiserver.http.proxying.nodes import LOOPBACK, Network, NodeProxy
 from dralab.apiserver.http.proxying.proxies import Proxies
 from dralab.apiserver.http.request_metrics import RequestMetrics
+from dralab.apiserver.metrics.meters import now
 from dralab.apiserver.server_gauges import ServerGauges
 from dralab.apiserver.storage import Store, Stored
 from dralab.apiserver.storage.freed_memory import FreedMemory, OldHistory
@@ -202,11 +203,17 @@ class ApiServer:
 
     def answer_with(self, request: HttpRequest, handle: Callable[[HttpRequest], Answer]) -> Answer:
         """Answer a request by `handle`, with the audit log and the observers of all requests."""
-        began = self.metrics.now()
+        began = now()
         place = "readOnly" if request.method in READS else "mutating"
         self._in_flight[place] += 1
         try:
-            answer = self._observed(request, self._answer(request, handle))
+            answer = handle(request) if self.audit is None else self.audit.answer(request, handle)
+            if self.flows.configured:
+                flow = self.flow_of(request)
+                self.resources.context.metrics.dispatched_by(flow.schema, flow.level.name)
+                answer = with_headers(answer, flow.headers)
+            for observe in self.observers:
+                observe(request, answer)
         finally:
             self._in_flight[place] -= 1
         self.metrics.count(request, answer, began)
@@ -230,19 +237,6 @@ class ApiServer:
         if found is not None:
             return found
         return schemas.flow_of(access.attributes_of(request, self.resources.kinds, user))
-
-    def _answer(self, request: HttpRequest, handle: Callable[[HttpRequest], Answer]) -> Answer:
-        answer = handle(request) if self.audit is None else self.audit.answer(request, handle)
-        if self.flows.configured:
-            flow = self.flow_of(request)
-            self.resources.context.metrics.dispatched_by(flow.schema, flow.level.name)
-            return with_headers(answer, flow.headers)
-        return answer
-
-    def _observed(self, request: HttpRequest, answer: Answer) -> Answer:
-        for observe in self.observers:
-            observe(request, answer)
-        return answer
 
     def reads_now(self, request: HttpRequest) -> bool:
         """Whether a request reads the latest state, and not an earlier one."""

@@ -57,7 +57,7 @@ def remembered(most: int, *, longest: int = 512) -> Callable[[Callable[P, R]], C
 
         @wraps(function)
         def call(*arguments: object, **options: object) -> object:
-            key = (arguments, NAMED, *sorted(options.items())) if options else arguments
+            key = (arguments, NAMED, *options.items()) if options else arguments
             try:
                 return known[key]
             except KeyError:

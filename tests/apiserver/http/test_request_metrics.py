@@ -73,3 +73,11 @@ def test_a_histogram_adds_up():
         'h_sum{a="b\\""} 9.5',
         'h_count{a="b\\""} 6',
     ]
+
+
+def test_a_series_is_there_once_though_some_of_its_requests_were_dry_runs(server):
+    for query in ("", "dryRun=All"):
+        server.handle(HttpRequest(method="DELETE", path=f"{MAPS}/none", query=query))
+    names = [line.rpartition(" ")[0] for line in metrics(server) if "configmaps" in line]
+    assert any(name.startswith("apiserver_request_sli_duration_seconds_count") for name in names)
+    assert len(names) == len(set(names))

@@ -59,10 +59,12 @@ from dralab.apiserver.storage import (
 )
 from dralab.apiserver.verbs.server import Resources
 from dralab.apiserver.verbs.state.context import Scope
+from dralab.apiserver.verbs.state.options import WriteOptions
 
 Asked = TypeVar("Asked")
 WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
 DELETES: Final = WRITES | {"DELETE"}
+NOT_WRITTEN: Final = WriteOptions()  # of all requests, until they are found to write
 TURNS: Final = 256  # locks that objects of a shared store have between them
 
 
@@ -116,7 +118,7 @@ class Application:
     def _handle(self, request: HttpRequest, store: StoreView) -> Answer:
         """Answer one request over a view of the store. TakesLong: in another lane, Changed."""
         context = self.resources.context
-        scope = context.scope(user=ANONYMOUS, store=store)
+        scope = context.scope(user=ANONYMOUS, store=store, options=NOT_WRITTEN)
         if request.record is not None:
             scope.annotate = request.record.annotate
         request.cbor = self.requests.speaks_cbor
@@ -258,9 +260,9 @@ class Application:
             try:
                 check(authorizer, request, asked, user)
             except ApiError:
-                metrics.authorized("no-opinion", began)
+                metrics.unauthorized(began)
                 raise
-        metrics.authorized("allowed", began)
+        metrics.allowed(began)
 
     def _answer(self, request: HttpRequest, scope: Scope) -> Answer:
         context, user = self.resources.context, scope.user

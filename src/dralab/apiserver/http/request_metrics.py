@@ -5,18 +5,24 @@ Source: k8s.io/apiserver `pkg/endpoints/metrics`.
 
 import os
 import resource
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from threading import Lock
 from typing import Final
 
 from dralab.apiserver.http.messages import Answer, HttpRequest, HttpResponse, WatchStream
 from dralab.apiserver.http.routing import COLLECTION_VERBS, Route
-from dralab.apiserver.metrics.meters import Histograms
+from dralab.apiserver.metrics.families import collection
+from dralab.apiserver.metrics.meters import (
+    FOLDED,
+    Counters,
+    Histograms,
+    by_place,
+    now,
+    taken_from,
+    values,
+)
 from dralab.kernel.clock import SECOND, WallClock
-from dralab.values.exposition import histogram_lines, labels_text
 
 TOTAL: Final = "apiserver_request_total"
 DURATION: Final = "apiserver_request_duration_seconds"
@@ -36,22 +42,13 @@ Series = tuple[str, str, str, str, str, str, str]
 LABELS: Final = ("verb", "group", "version", "resource", "subresource", "scope", "dry_run")
 Watched = tuple[str, str, str]  # what watches have in common: collection, version, scope
 FIRST_INDICATED: Final = 2  # the first two bounds of durations are not among the indicator's
-VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+COMPONENT: Final = "apiserver"
+VERBS: Final = {
+    "POST": "create", "PUT": "update", "PATCH": "patch", "APPLY": "patch", "DELETE": "delete",
+    "DELETECOLLECTION": "delete",
+}  # fmt: skip
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 APPLY: Final = "application/apply-patch+yaml"
-
-
-class _Counts:
-    """The requests of one series."""
-
-    __slots__ = ("codes", "seconds", "sizes", "time", "total")
-
-    def __init__(self) -> None:
-        self.codes: Counter[int] = Counter()
-        self.seconds = [0] * (len(SECONDS) + 1)
-        self.sizes = [0] * (len(BYTES) + 1)
-        self.time = 0.0
-        self.total = 0
 
 
 class RequestMetrics:
@@ -59,77 +56,73 @@ class RequestMetrics:
 
     def __init__(self, watches: Callable[[], Iterable[tuple[Watched, int]]]) -> None:
         self._watches = watches
-        self._wall = WallClock()
-        self._begun = self._wall.now()
-        self._lock = Lock()
-        self._found: dict[Series, _Counts] = {}
+        self._begun = WallClock().now()
+        # By series: code, nanoseconds, bytes of the answer and of the body. They are added later.
+        self._noted: deque[tuple[Series, tuple[int, int, int, int]]] = deque()
+        self._totals = Counters(
+            TOTAL,
+            "Counter of apiserver requests by verb, resource and HTTP code.",
+            (*LABELS, "component", "code"),
+        )
+        self._durations = Histograms(
+            DURATION,
+            "Response latency in seconds by verb and resource.",
+            (*LABELS, "component"),
+            SECONDS,
+        )
+        in_all = (*LABELS[:-1], "component")  # dry runs are not told apart
+        self._indicators = Histograms(
+            INDICATOR,
+            "Response latency in seconds of what is no watch, with webhooks.",
+            in_all,
+            SECONDS[FIRST_INDICATED:],
+        )
         self._bodies = Histograms(
             BODIES, "Bytes of the bodies of requests.", ("group", "resource", "verb"), BODY_BYTES
         )
-
-    def now(self) -> int:
-        """Return the time from which the duration of a request is measured."""
-        return self._wall.now()
+        self._sizes = Histograms(
+            SIZES, "Response size in bytes by verb and resource.", in_all, BYTES
+        )
 
     def count(self, request: HttpRequest, answer: Answer, began: int) -> None:
         """Count a request that has been answered; a watch or stream is counted as it begins."""
-        seconds = (self._wall.now() - began) / SECOND
         status, size = 200, 0
         if isinstance(answer, HttpResponse):
             status, body = answer.status, answer.body
             size = len(body) if isinstance(body, bytes) else sum(map(len, body))
         series = _series(request, is_watch=isinstance(answer, WatchStream))
-        if request.body and isinstance(request.route, Route):
-            kind = request.route.kind
-            self._bodies.add(
-                (kind.group, kind.plural, VERBS.get(request.method, "other")), len(request.body)
-            )
-        with self._lock:
-            found = self._found.get(series)
-            if found is None:
-                found = self._found[series] = _Counts()
-            found.codes[status] += 1
-            found.seconds[bisect_left(SECONDS, seconds)] += 1
-            found.sizes[bisect_left(BYTES, size)] += 1
-            found.time += seconds
-            found.total += size
+        self._noted.append((series, (status, now() - began, size, len(request.body))))
+        if len(self._noted) >= FOLDED:
+            self._fold()
+
+    def _fold(self) -> None:
+        """Add what was noted of many requests."""
+        for series, rows in by_place(taken_from(self._noted)).items():
+            codes, taken, sizes, bodies = zip(*rows, strict=True)
+            verb, group, _, plural, *_ = series
+            labels, in_all = (*series, COMPONENT), (*series[:-1], COMPONENT)
+            for code, number in Counter(codes).items():
+                self._totals.add((*labels, str(code)), number)
+            self._durations.add_all(labels, taken)
+            if verb != "WATCH":
+                self._indicators.add_all(in_all, taken)
+            if verb in {"GET", "LIST"}:
+                self._sizes.add_all(in_all, sizes, unit=1)
+            if plural and any(bodies):
+                place = group, plural, VERBS.get(verb, "other")
+                self._bodies.add_all(place, list(filter(None, bodies)), unit=1)
 
     def lines(self) -> Iterator[str]:
         """Yield all metrics in Prometheus' text format."""
-        with self._lock:
-            found = sorted(self._found.items())
-        yield f"# HELP {TOTAL} Counter of apiserver requests by verb, resource and HTTP code."
-        yield f"# TYPE {TOTAL} counter"
-        for series, counts in found:
-            for code, number in sorted(counts.codes.items()):
-                yield f'{TOTAL}{{{_labels(series)},code="{code}"}} {number}'
-        yield f"# HELP {DURATION} Response latency in seconds by verb and resource."
-        yield f"# TYPE {DURATION} histogram"
-        for series, counts in found:
-            labels = _labels(series)
-            yield from histogram_lines(DURATION, labels, SECONDS, counts.seconds, counts.time)
-        yield f"# HELP {INDICATOR} Response latency in seconds of what is no watch, with webhooks."
-        yield f"# TYPE {INDICATOR} histogram"
-        bounds = SECONDS[FIRST_INDICATED:]
-        for series, counts in found:
-            if series[0] != "WATCH":
-                labels = _labels(series[:-1])
-                first = sum(counts.seconds[: FIRST_INDICATED + 1])
-                rest = counts.seconds[FIRST_INDICATED + 1 :]
-                yield from histogram_lines(INDICATOR, labels, bounds, [first, *rest], counts.time)
-        yield from self._bodies.lines()
-        yield f"# HELP {SIZES} Response size in bytes by verb and resource."
-        yield f"# TYPE {SIZES} histogram"
-        for series, counts in found:
-            if series[0] in {"GET", "LIST"}:
-                labels = _labels(series[:-1])
-                yield from histogram_lines(SIZES, labels, BYTES, counts.sizes, counts.total)
-        yield f"# HELP {LONG} Gauge of all open watches by resource."
-        yield f"# TYPE {LONG} gauge"
+        self._fold()
+        for each in (self._totals, self._durations, self._indicators, self._bodies, self._sizes):
+            yield from each.lines()
+        watches = []
         for (hub, version, scope), number in sorted(self._watches()):
-            group, _, plural = hub.rpartition("/")
-            labels = _labels(("WATCH", group, version, plural, "", scope))
-            yield f"{LONG}{{{labels}}} {number}"
+            group, plural = collection(hub)
+            watches.append((("WATCH", group, version, plural, "", scope, COMPONENT), number))
+        about = "Gauge of all open watches by resource."
+        yield from values(LONG, "gauge", about, (*LABELS[:-1], "component"), watches)
         yield from _process(self._begun)
 
 
@@ -155,11 +148,6 @@ def _series(request: HttpRequest, *, is_watch: bool) -> Series:
     elif verb == "PATCH" and request.headers.get("content-type", "").startswith(APPLY):
         verb = "APPLY"
     return verb, kind.group, kind.version, kind.plural, route.subresource, scope, dry
-
-
-def _labels(series: Sequence[str]) -> str:
-    pairs = list(zip(LABELS, series, strict=False))  # without the last, where it does not matter
-    return labels_text([*pairs, ("component", "apiserver")])
 
 
 def _process(begun: int) -> Iterator[str]:

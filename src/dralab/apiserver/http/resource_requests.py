@@ -17,6 +17,7 @@ from dralab.apiserver.http.encodings import bodies
 from dralab.apiserver.http.encodings.bodies import Body
 from dralab.apiserver.http.encodings.encoders import Encoders
 from dralab.apiserver.http.messages import (
+    HEAVY,
     Answer,
     HttpRequest,
     HttpResponse,
@@ -197,9 +198,9 @@ class ResourceRequests:
         revision = query["resourceVersion"][0] if "resourceVersion" in query else ""
         form = form_for(request, route.kind, listing=False)
         stored = reading.get(scope, route.kind, route.name, route.namespace, revision)
-        check_shape(form, route.kind, listing=False)
-        if not self._is_plain(route, form):
-            weighing.check(request, len(stored.encoded) * weighing.times(form))
+        weight = len(stored.encoded) * weighing.times(form)
+        if weight > HEAVY and not self._is_plain(route, form):
+            weighing.check(request, weight)
         return self._object(route, scope, stored, form, query=query, read=True)
 
     def _list(self, request: HttpRequest, route: Route, scope: Scope, query: Query) -> Answer:

@@ -83,13 +83,13 @@ def route(parts: list[str], kinds: Kinds) -> Route:
     watch = rest[0] == "watch" and len(rest) > 1
     if watch:
         rest = rest[1:]
-    namespace = ""
+    namespace, depth = "", len(rest)
     if (
-        rest[0] == "namespaces"
-        and len(rest) > 2
-        and not (len(rest) == 3 and rest[2] in NAMESPACE_SUBRESOURCES)
+        depth > 2
+        and rest[0] == "namespaces"
+        and (depth > 3 or rest[2] not in NAMESPACE_SUBRESOURCES)
     ):
-        namespace, rest = rest[1], rest[2:]
+        namespace, rest, depth = rest[1], rest[2:], depth - 2
         if not namespace:
             raise not_found()
     kind = kinds.get(group, version, rest[0])
@@ -99,15 +99,17 @@ def route(parts: list[str], kinds: Kinds) -> Route:
         raise not_found()
     if namespace and not kind.namespaced:
         raise not_found()
-    name = rest[1] if len(rest) > 1 else ""
+    name = rest[1] if depth > 1 else ""
     if name and kind.verbs == CREATED_ONLY:
         raise not_found()
     if name and kind.namespaced and not namespace:
         raise without_namespace(kind)
-    subresource = rest[2] if len(rest) > 2 else ""
+    if depth < 3:
+        return Route(kind, namespace, name, watch=watch)
+    subresource = rest[2]
     if subresource and subresource not in kind.subresources:
         raise not_found()
-    if len(rest) > 3 and subresource != "proxy":
+    if depth > 3 and subresource != "proxy":
         raise not_found()
     return Route(kind, namespace, name, subresource, "/".join(rest[3:]), watch)
 

@@ -5,14 +5,21 @@ Source of names, labels and bounds: k8s.io/apiserver `admission/metrics`, `endpo
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from operator import sub
-from typing import Final, TypeVar
+from typing import Final
 
-from dralab.apiserver.metrics.meters import Counters, Histograms, Labels, now
+from dralab.apiserver.metrics.meters import (
+    FOLDED,
+    Counters,
+    Histograms,
+    Labels,
+    by_place,
+    now,
+    taken_from,
+)
 from dralab.kernel.clock import SECOND
 
 STEPS: Final = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5)
@@ -25,10 +32,7 @@ ETCD_SECONDS: Final = (
     10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 )  # fmt: skip
 DYNAMIC: Final = "Dynamic"  # stands for the plugins that users configure, each of which is timed
-FOLDED: Final = 512  # steps that are added at a time
 Names = tuple[str, ...]
-Noted = TypeVar("Noted")
-Place = TypeVar("Place", bound=Hashable)
 OUTCOME: Final = ("operation", "rejected", "type")
 COLLECTION: Final = ("group", "resource")
 # Users are told apart only where there are few of them.
@@ -116,13 +120,13 @@ class AdmissionMetrics:
         self.steps.add((operation, "true", type_), sum(taken) / SECOND)
 
     def _fold_checks(self) -> None:
-        for labels, taken in _by_place(taken_from(self._checked)).items():
+        for labels, taken in by_place(taken_from(self._checked)).items():
             self.checks.add(labels, len(taken))
             self.check_seconds.add_all(labels, taken)
 
     def _fold(self) -> None:
         """Add the steps that passed, for many writes at once."""
-        for (operation, type_, names), rows in _by_place(taken_from(self._passed)).items():
+        for (operation, type_, names), rows in by_place(taken_from(self._passed)).items():
             columns = list(zip(*rows, strict=True))
             for name, (began, ended) in zip(names, pairwise(columns), strict=True):
                 if name != DYNAMIC:
@@ -203,7 +207,7 @@ class ServerMetrics:
             ("flow_schema", "priority_level"),
         )
         self._known: deque[tuple[str, int]] = deque()
-        self._decided: deque[tuple[str, int]] = deque()
+        self._allowed: deque[int] = deque()
         self._flows: deque[tuple[str, str]] = deque()
         self.more: list[Callable[[], Iterable[str]]] = []
 
@@ -217,11 +221,15 @@ class ServerMetrics:
         """Record a request whose credential was not recognised."""
         self.authentication.since(("failure",), began)
 
-    def authorized(self, result: str, began: int) -> None:
-        """Record a decision: `allowed`, `no-opinion`, or `error`."""
-        self._decided.append((result, now() - began))
-        if len(self._decided) >= FOLDED:
+    def allowed(self, began: int) -> None:
+        """Record that a request was allowed."""
+        self._allowed.append(now() - began)
+        if len(self._allowed) >= FOLDED:
             self._fold()
+
+    def unauthorized(self, began: int) -> None:
+        """Record a request that no authorizer allowed."""
+        self.authorization.since(("no-opinion",), began)
 
     def dispatched_by(self, schema: str, level: str) -> None:
         """Record a request of a flow schema and priority level."""
@@ -231,15 +239,14 @@ class ServerMetrics:
 
     def _fold(self) -> None:
         """Add what was noted of many requests."""
-        known, decided = taken_from(self._known), taken_from(self._decided)
         flows = taken_from(self._flows)
-        if known:
-            self.authentication.add_all(("success",), [taken for _, taken in known])
-        for user, count in Counter(user for user, _ in known).items():
-            self.users.add((user if user in NAMED_USERS else "other",), count)
-        for result in {result for result, _ in decided}:
-            own = [taken for each, taken in decided if each == result]
-            self.authorization.add_all((result,), own)
+        if known := taken_from(self._known):
+            users, taken = zip(*known, strict=True)
+            self.authentication.add_all(("success",), taken)
+            for user, count in Counter(users).items():
+                self.users.add((user if user in NAMED_USERS else "other",), count)
+        if allowed := taken_from(self._allowed):
+            self.authorization.add_all(("allowed",), allowed)
         for place, count in Counter(flows).items():
             self.flows.add(place, count)
 
@@ -292,24 +299,3 @@ def collection(hub: str) -> Labels:
     """
     group, _, resource = hub.rpartition("/")
     return group, resource
-
-
-def taken_from(noted: "deque[Noted]") -> list[Noted]:
-    """Return the notes, each once, while other threads add and take notes.
-
-    >>> taken_from(deque("ab"))
-    ['a', 'b']
-    """
-    found: list[Noted] = []
-    with suppress(IndexError):
-        while True:
-            found.append(noted.popleft())
-    return found
-
-
-def _by_place(noted: Iterable[tuple[Place, Noted]]) -> dict[Place, list[Noted]]:
-    """Return what was noted of each place."""
-    found: dict[Place, list[Noted]] = {}
-    for place, note in noted:
-        found.setdefault(place, []).append(note)
-    return found

@@ -1,9 +1,12 @@
 """Counters and histograms with labels, for any thread."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import repeat, starmap
 from threading import Lock
-from typing import Final
+from typing import Final, TypeVar
 
 from dralab.kernel.clock import SECOND, stopwatch
 from dralab.values.exposition import histogram_lines, labels_text
@@ -11,6 +14,9 @@ from dralab.values.exposition import histogram_lines, labels_text
 Labels = tuple[str, ...]
 
 now: Final = stopwatch
+FOLDED: Final = 512  # notes that are added at a time
+Noted = TypeVar("Noted")
+Place = TypeVar("Place", bound=Hashable)
 
 
 class Counters:
@@ -53,18 +59,18 @@ class Histograms:
         with self._lock:
             self._add(labels, value, times)
 
-    def add_all(self, labels: Labels, taken: Sequence[int]) -> None:
-        """Record several durations, in nanoseconds."""
+    def add_all(self, labels: Labels, taken: Sequence[int], *, unit: int = SECOND) -> None:
+        """Record several durations in nanoseconds, or other values by their `unit`."""
         ordered, done = sorted(taken), 0
         with self._lock:
             counts, total = self._of(labels)
             for place, bound in enumerate(self.bounds):
                 if done == len(ordered):
                     break
-                before, done = done, bisect_right(ordered, bound * SECOND, done)
+                before, done = done, bisect_right(ordered, bound * unit, done)
                 counts[place] += done - before
             counts[-1] += len(ordered) - done
-            total[0] += sum(taken) / SECOND
+            total[0] += sum(taken) / unit
 
     def _of(self, labels: Labels) -> tuple[list[int], list[float]]:
         found = self._found.get(labels)
@@ -116,3 +122,23 @@ def values(
 def heading(name: str, sort: str, about: str) -> tuple[str, str]:
     """Return the two lines before a family."""
     return f"# HELP {name} {about}", f"# TYPE {name} {sort}"
+
+
+def taken_from(noted: deque[Noted]) -> list[Noted]:
+    """Return the notes, each once, while other threads add and take notes.
+
+    >>> taken_from(deque("ab"))
+    ['a', 'b']
+    """
+    found: list[Noted] = []
+    with suppress(IndexError):  # which ends an iteration that has no end
+        found.extend(starmap(noted.popleft, repeat(())))
+    return found
+
+
+def by_place(noted: Iterable[tuple[Place, Noted]]) -> dict[Place, list[Noted]]:
+    """Return what was noted of each place."""
+    found: dict[Place, list[Noted]] = {}
+    for place, note in noted:
+        found.setdefault(place, []).append(note)
+    return found

@@ -204,6 +204,8 @@ class MemoryStore:
 
     def damaged(self, resource: str, namespace: str = "") -> Sequence[Key]:
         """Return the objects of a collection that cannot be read, sorted."""
+        if not self._damaged:
+            return ()
         with self.lock:
             return sorted(
                 key

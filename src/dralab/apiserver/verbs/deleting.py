@@ -131,18 +131,15 @@ def _delete(scope: Scope, kind: Kind, live: Stored, options: DeleteOptions) -> t
     grace = _grace(kind, old, options)
     rules = scope.rules.strategy_of(kind)
     finalizers = _finalizers(meta, options, orphans=rules.orphans)
-    finalizers += [
-        name
-        for name in rules.deletion_finalizers()
-        if "deletionTimestamp" not in meta and name not in finalizers
-    ]
+    was_deleting = "deletionTimestamp" in meta
+    if not was_deleting:
+        finalizers += [name for name in rules.deletion_finalizers() if name not in finalizers]
     if finalizers != (meta.get("finalizers") or []):
         if finalizers:
             meta["finalizers"] = finalizers
         else:
             meta.pop("finalizers", None)
     stays = bool(finalizers) or grace > 0 or _has_spec_finalizers(kind, old)
-    was_deleting = "deletionTimestamp" in meta
     if was_deleting:
         grace = min(grace, meta.get("deletionGracePeriodSeconds") or 0)
         stays = bool(finalizers) or grace > 0 or _has_spec_finalizers(kind, old)
@@ -176,12 +173,10 @@ def _mark(scope: Scope, kind: Kind, value: JsonDict, grace: int) -> None:
         marks: dict[str, Any] = {"deletionTimestamp": end}
         if kind.hub not in {"namespaces", CRDS}:
             marks["deletionGracePeriodSeconds"] = grace
-        ordered: dict[str, Any] = {}
-        for part, item in meta.items():
-            ordered[part] = item
-            if part == "creationTimestamp":
-                ordered.update(marks)
-        value["metadata"] = meta = {**ordered, **marks}
+        names = [*meta]
+        place = names.index("creationTimestamp") + 1 if "creationTimestamp" in meta else len(names)
+        after = {name: meta.pop(name) for name in names[place:]}
+        meta.update(marks, **after)
         # Source: k8s.io/apiserver `registry/generic/registry` (markAsDeleting); definitions are
         # marked elsewhere there.
         if "generation" in meta and kind.hub != CRDS:
@@ -213,7 +208,6 @@ def _grace(kind: Kind, value: JsonDict, options: DeleteOptions) -> int:
 
 def _finalizers(meta: JsonDict, options: DeleteOptions, *, orphans: bool) -> list[str]:
     """Return the finalizers after a deletion; `orphans`: dependents are orphaned by default."""
-    found = [name for name in meta.get("finalizers") or [] if name not in {ORPHAN, FOREGROUND}]
     before = meta.get("finalizers") or []
     policy = options.policy
     if not policy and options.orphan_dependents is not None:
@@ -222,6 +216,7 @@ def _finalizers(meta: JsonDict, options: DeleteOptions, *, orphans: bool) -> lis
         policy = "Orphan"
     if not policy:
         return list(before)
+    found = [name for name in before if name not in {ORPHAN, FOREGROUND}]
     if policy == "Orphan":
         found.append(ORPHAN)
     elif policy == "Foreground":

@@ -101,9 +101,12 @@ def settings_of(
     `token` is the administrator's; `own_ca` is the server's own authority, where it serves TLS;
     `own_key` signs the tokens of service accounts where the operator gives no key.
     """
-    tokens: list[TokenAuthenticator] = [TokenTable({token: ADMIN})] if token else []
-    if flags.token_auth_file is not None:
-        tokens.append(TokenTable(read_token_file(flags.token_auth_file)))
+    users = {} if flags.token_auth_file is None else read_token_file(flags.token_auth_file)
+    if token:
+        users[token] = ADMIN
+    # A file without tokens, too: it says that credentials are required.
+    listed = users or flags.token_auth_file is not None
+    tokens: list[TokenAuthenticator] = [TokenTable(users)] if listed else []
     authorities: list[bytes] = []
     if own_ca is not None:
         # Without `cryptography`, which most servers need only later.

@@ -14,6 +14,7 @@ from dralab.apiserver.access.authentication.chain import Known, authenticated
 from dralab.apiserver.access.authentication.errors import UnusableSetting
 from dralab.apiserver.access.users import User
 from dralab.files.reading import read
+from dralab.values.remembering import remembered
 
 FLAG: Final = "--token-auth-file"
 
@@ -64,5 +65,6 @@ def read_token_file(path: Path) -> dict[str, User]:
     return found
 
 
+@remembered(256, longest=2048)
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode(errors="surrogatepass")).digest()

@@ -32,12 +32,8 @@ class Flow:
     name: Hashable
     schema_uid: str = ""
     level_uid: str = ""
+    schema: str = ""  # the name of the FlowSchema; empty if there is none
     headers: Sequence[tuple[str, str]] = field(init=False)
-
-    @property
-    def schema(self) -> str:
-        """The name of the FlowSchema; empty if there is none."""
-        return str(self.name[0]) if isinstance(self.name, tuple) else ""
 
     def __post_init__(self) -> None:
         headers = (
@@ -69,7 +65,7 @@ class _Schema:
             who = asked.user.name
         elif self.distinguisher == "ByNamespace":
             who = asked.namespace
-        return Flow(self.level, (self.name, who), self.uid, self.level_uid)
+        return Flow(self.level, (self.name, who), self.uid, self.level_uid, self.name)
 
 
 class FlowControl:

@@ -114,12 +114,12 @@ class FairQueue(Generic[Item]):
 
     def __init__(self, use: CpuUse | None = None) -> None:
         self._levels: dict[str, _Waiting[Item]] = {}
-        self._count = 0
+        self.count = 0  # of the items
         self._use = CpuUse() if use is None else use
         self._number = 0  # of the last flow that was put in order
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def __iter__(self) -> Iterator[Item]:
         for waiting in self._levels.values():
@@ -160,16 +160,16 @@ class FairQueue(Generic[Item]):
             heappush(waiting.order, (used, -self._number if first else self._number, flow))
         found.push(program, item, first=first)
         waiting.count += 1
-        self._count += 1
+        self.count += 1
 
     def take_batch(self, most: int) -> list[Item]:
         """Take up to so many items: exempt levels first, then each level by its shares."""
         taken: list[Item] = []
-        while self._count and len(taken) < most:
+        while self.count and len(taken) < most:
             waiting = self._next_level()
             self._number += 1
             taken.append(waiting.pop(self._use, self._number))
-            self._count -= 1
+            self.count -= 1
             if not waiting.count:
                 del self._levels[waiting.level.name]
         return taken

@@ -51,7 +51,7 @@ class Turns(Generic[Answered]):
         self._records: FairQueue[_Placed[Answered]] = FairQueue(use)
 
     def __len__(self) -> int:
-        return len(self._new) + len(self._queue) + len(self._records)
+        return len(self._new) + self._queue.count + self._records.count
 
     def __iter__(self) -> Iterator[HttpRequest]:
         for request, _ in self._new:
@@ -67,7 +67,7 @@ class Turns(Generic[Answered]):
     def take_batch(self) -> tuple[Sequence[Asked[Answered]], Sequence[Asked[Answered]]]:
         """Return the requests of the next batch, and those that must be refused."""
         new, self._new = self._new, []
-        if len(new) <= self._most and not self._queue and not self._records:
+        if len(new) <= self._most and not self._queue.count + self._records.count:
             if len(new) == 1 or not any(EVENTS in request.path for request, _ in new):
                 return new, ()
             records = [one for one in new if EVENTS in one[0].path]

@@ -266,16 +266,18 @@ def write_options(
 
 def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOptions:
     """Return the options of a delete: the body's where there is one, else the query's."""
-    source = _decoded(body) if body else {}
     if body is None:
-        if grace := _one(query, "gracePeriodSeconds"):
+        source: dict[str, Any] = {name: texts[0] for name, texts in query.items() if texts}
+        if grace := source.pop("gracePeriodSeconds", ""):
             source["gracePeriodSeconds"] = integer_of(grace)
-        if policy := _one(query, "propagationPolicy"):
-            source["propagationPolicy"] = policy
         if "orphanDependents" in query:
             source["orphanDependents"] = _flag(query, "orphanDependents")
+        preconditions, dry_runs = source, query.get("dryRun")
+    else:
+        source = _decoded(body) if body else {}
+        preconditions, dry_runs = source.get("preconditions") or {}, source.get("dryRun")
     errors: list[FieldError] = []
-    dry_run = _dry_run(source.get("dryRun") if body is not None else query.get("dryRun"), errors)
+    dry_run = _dry_run(dry_runs, errors)
     policy = source.get("propagationPolicy") or ""
     orphan_dependents = source.get("orphanDependents")
     if policy and orphan_dependents is not None:
@@ -285,9 +287,6 @@ def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOption
         known = ", ".join(f'"{name}"' for name in (*POLICIES, "nil"))
         detail = f"supported values: {known}"
         errors.append(FieldError("FieldValueNotSupported", "propagationPolicy", policy, detail))
-    preconditions = source.get("preconditions") or {}
-    if body is None:
-        preconditions = {name: _one(query, name) for name in ("uid", "resourceVersion")}
     if errors:
         raise fields.invalid("DeleteOptions", "", errors, group=META)
     return DeleteOptions(
