@@ -60,6 +60,12 @@ def test_easy_starts_a_later_job_that_conservative_keeps_behind_a_reservation():
     assert starts("conservative", *jobs)[3] == 1
 
 
+def test_all_jobs_that_end_when_the_head_starts_count_for_what_is_left_beside_it():
+    # Two jobs end at 10. The head takes three of the four processors; one is left for the last.
+    jobs = [(0, 1, 10, 10), (0, 1, 10, 10), (1, 3, 10, 10), (1, 1, 100, 100)]
+    assert starts("easy-counting", *jobs) == starts("easy", *jobs) == [0, 0, 10, 1]
+
+
 def test_jobs_that_back_filling_rejects_are_a_warning_that_says_why():
     given = workload((0, 1, 5, 5), (0, 1, 5, 5))
     endless = replace(given, jobs=(given.jobs[0], replace(given.jobs[1], walltime=None)))

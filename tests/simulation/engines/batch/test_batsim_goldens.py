@@ -80,7 +80,8 @@ def test_the_totals_of_a_golden_jobs_file_are_those_of_its_schedule_file(testdat
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("scheduler", "mean", "longest"),
-    [("fcfs", 19.736295, 305.466610), ("easy-counting", 8.680998, 388.682621)],
+    # pyss, the simulator of Feitelson's group, gives the second, too.
+    [("fcfs", 19.736295, 305.466610), ("easy-counting", 8.672887, 388.682621)],
 )
 def test_the_other_schedulers_give_their_known_waits(testdata, scheduler, mean, longest):
     path = testdata(*MEDIUM, "medium_late.json")

@@ -255,12 +255,14 @@ class CountingEasy(QueueingScheduler):
 
     def _shadow(self, head: Job) -> tuple[float, int]:
         """Return when the head can start, and how many processors are left then."""
-        count = self.usable.bit_count()
+        count, shadow = self.usable.bit_count(), float("inf")
         for end, width in sorted(self.expected.values()):
+            if end > shadow:
+                break
             count += width
             if count >= head.width:
-                return end, count - head.width
-        return float("inf"), 0
+                shadow = end
+        return shadow, max(0, count - head.width)
 
 
 class _Reserving(QueueingScheduler):
