@@ -28,7 +28,7 @@ html_theme_options = {"source_repository": "", "top_of_page_buttons": []}
 nitpicky = True
 
 LINK = re.compile(
-    r"\[[^\]]*\]\(((?:guides|tutorials|concepts|decisions|reference)/[\w-]+|figures|first-steps)\.md\)"
+    r"\[[^\]]*\]\(((?:guides|tutorials|reproductions|concepts|decisions|reference)/[\w-]+|figures|first-steps)\.md\)"
 )
 UPWARDS = re.compile(r"!?\[([^\]]*)\]\(((?:\.\./)+[^)#]*)[^)]*\)")
 

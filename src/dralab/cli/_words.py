@@ -13,7 +13,7 @@ WORDS: Final[Mapping[str, str]] = {
     "--api": "The generation of the device API that is read, served or printed.",
     "--apply": "Change the cluster or the store; without it, nothing is written.",
     "--cdi-root": "A directory of CDI files.",
-    "--data": "Where the objects of a cluster are stored.",
+    "--data": "Where the data are: the objects of a cluster, the files of an experiment.",
     "--driver": "A device driver, by name.",
     "--image-map": "The program on this machine that runs for an image.",
     "--kubeconfig": "The kubeconfig of the cluster; a server writes it, others read it.",

@@ -27,6 +27,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "store": "Back up, restore, check or repair a cluster's objects.",
     "generate": "Print sample nodes and devices as manifests.",
     "simulate": "Run workloads in simulated time.",
+    "reproduce": "Run a published experiment again, and compare.",
     "dst": "Test programs against the API under faults from a seed.",
     "allocate": "Place pods: which node and devices each gets.",
     "explain": "Explain why a claim gets no devices, or these.",
@@ -57,7 +58,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
         "driver", "dst", "envtest", "apiserver", "node", "scheduler", "controllers", "user",
         "conformance",
     ),
-    "Simulate": ("simulate", "record"),
+    "Simulate": ("simulate", "reproduce", "record"),
     "Keep, and help": ("store", "help"),
 }  # fmt: skip
 ALIASES: Final[Mapping[str, str]] = {"gen": "generate"}

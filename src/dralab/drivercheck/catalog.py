@@ -10,7 +10,6 @@
 ['registration.plugin-type: GetInfo answers the type DRAPlugin.']
 """
 
-import fnmatch
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,6 +17,7 @@ from typing import Any, Final
 
 from dralab.drivercheck.bench import Bench
 from dralab.drivercheck.rules import CheckNeed
+from dralab.values import selections
 
 GROUPS: Final = (
     "registration", "slices", "prepare", "unprepare", "crash", "health", "faults", "load",
@@ -98,17 +98,13 @@ class Catalog:
 def selected(checks: Sequence[Check], patterns: Sequence[str]) -> list[Check]:
     """Return the checks that ids, groups or patterns such as `crash.*` name; none means all.
 
-    ValueError: a pattern names no check.
+    NothingSelectedError: a pattern names no check.
     """
-    if not patterns:
-        return list(checks)
-    wanted: set[str] = set()
-    for pattern in patterns:
-        found = {c.id for c in checks if c.group == pattern or fnmatch.fnmatch(c.id, pattern)}
-        if not found:
-            raise ValueError(f"{pattern!r} names no check; `dralab driver checks` lists them")
-        wanted |= found
-    return [check for check in checks if check.id in wanted]
+    by_id = {check.id: check for check in checks}
+    chosen = selections.selected(
+        list(by_id), patterns, kind="check", listed_by="dralab driver checks"
+    )
+    return [by_id[each] for each in chosen]
 
 
 PLUGIN_PROTO: Final = "k8s.io/kubelet/pkg/apis/dra/v1/api.proto"
