@@ -32,6 +32,7 @@ FILES = {
     "pods.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c}]}\n",
     "nodes.yaml": "apiVersion: v1\nkind: Node\nmetadata: {name: n}\nstatus: {allocatable: {cpu: 4}}\n",
     "ticks.yaml": "cluster:\n- metadata: {name: a}\n  status: {allocatable: {cpu: 1, pods: 3}}\n",
+    "azure.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,1,1\n",
     "mine.py": "class Mine:\n    def prefer(self, pod, node):\n        return 1\n",
     "busy.yaml": "fleet: {hosts: 2}\nworkload: {jobs: []}\n",
 }
@@ -44,13 +45,15 @@ seed: 7
 fleet:
   nodes:
   - {name: a, count: 2, cpu: 500m, memory: 1Gi, gpus: 1, model: T4, pods: 9, labels: {x: y, z: 1},
-     taints: ['a=b:NoSchedule'], drivers: [gpu, 'mine.py:Mine']}
+     domains: {rack: 2}, taints: ['a=b:NoSchedule'], drivers: [gpu, 'mine.py:Mine']}
 workload:
   pods:
   - {name: p, count: 3, every: 5s, at: 1, duration: 1h30m, cpu: 1, memory: 1Gi, gpus: 1,
-     gpu_milli: 200, models: T4, node_labels: {x: y}, priority: -3, queue: q, user: u, scheduler: s}
+     gpu_milli: 200, models: T4, node_labels: {x: y}, priority: -3, queue: q, user: u, scheduler: s,
+     startup: 5m, checkpoint: 1h}
+  - {name: r, until: 9h}
 scheduler: {name: fgd, strict_order: true}
-lifecycle: {start: {delay: 1s, jitter: 2s}, release: [{name: r, delay: 1, jitter: 0}], failure: 0.5, retries: 2, checkpoint: 30m, restart: 2m}
+lifecycle: {start: {delay: 1s, jitter: 2s}, release: [{name: r, delay: 1, jitter: 0}], failure: 0.5, retries: 2, checkpoint: 30m, restart: 2m, gangs: wait}
 faults:
 - {node: a-1, at: 5s, for: 3s}
 - {happens: 'prepare=slow:3x2', driver: d, at: 1}
@@ -70,15 +73,31 @@ workload:
     arrivals: {process: poisson, over: 1h, every: 1s, peak: 2}
     duration: {distribution: lognormal, median: 1h, sigma: 0.5}
     pods:
-    - {weight: 2, gang: 2, cpu: 1, memory: 1Gi, gpus: 1, gpu_milli: 500, models: T4, node_labels: {a: b},
+    - {weight: 2, gang: 2, topology: rack, startup: 1m, checkpoint: 1h, cpu: 1, memory: 1Gi, gpus: 1, gpu_milli: 500, models: T4, node_labels: {a: b},
        priority: 1, queue: q, user: u, scheduler: s, duration: {distribution: uniform, least: 1, most: 2}}
     - {duration: {distribution: weibull, scale: 1h, shape: 0.5}}
     - {duration: {distribution: exponential, mean: 1h}}
     - {cpu: 1}
     - {duration: {value: 1h}}
 policy: firstfit
-faults: {every: 1d, repair: 1h}
+faults: {every: 1d, repair: 1h, of: gpu}
 stop: {at: 2d}
+---
+fleet: {nodes: [{cpu: 1}]}
+workload:
+  generate: [{name: g, count: 3, arrivals: {process: burst}, duration: 5s, pods: [{cpu: 1}]}]
+  serving:
+  - name: chat
+    over: 1d
+    every: 1h
+    requests: 5
+    peak: 2
+    tokens: {context: 1000, generated: 100}
+    groups:
+    - {name: all, of: context, rate: 5, load: 0.5, least: 0, most: 9, gang: 2, topology: rack, startup: 1m,
+       checkpoint: 1h, cpu: 1, memory: 1Gi, gpus: 1, gpu_milli: 500, models: T4, node_labels: {a: b},
+       priority: 1, queue: q, user: u, scheduler: s}
+  - {name: search, over: 1d, azure: azure.csv, groups: [{name: all, rate: 5}]}
 ---
 fleet: {hosts: 4}
 workload:
@@ -234,6 +253,7 @@ def alike(where):
     for pattern, name in (
         (r"\[\d+\]", "[]"),
         (r"^queues\.\w+", "queues.*"),
+        (r"^workload\.generate\[\]", "workload.generate"),
         (r"^(workload.generate)\.(pods|jobs)\[\]\.duration", r"\1.duration"),
         (r"^lifecycle\.(start|release)", "lifecycle.start"),
     ):

@@ -286,7 +286,7 @@ def test_formats_of_other_tools_run_in_a_scenario(scenario, workload_file, tmp_p
         (FLEET + "workload:\n  pods:\n  - {name: p, duration: -5}\n", 6, "workload.pods[0].duration", "not a duration"),
         (FLEET + "workload:\n  batsim: ../../etc/passwd\n", 5, "workload.batsim", "outside the folder"),
         (FLEET + "workload:\n  swf: none.swf\n", 5, "workload.swf", "there is no file"),
-        (FLEET + "workload: {}\n", 4, "workload", "exactly one of"),
+        (FLEET + "workload: {}\n", 4, "workload", "must have one of"),
         ("fleet: {nodes: []}\nworkload: {pods: []}\n", 1, "fleet", "has no node"),
         (FLEET + "workload: {pods: []}\nlifecycle: {failure: 2}\n", 5, "lifecycle.failure", "probability"),
         (FLEET + "workload: {pods: []}\nfaults: [{node: x, at: 1}]\n", 5, "faults[0].node", "no node 'x'"),

@@ -14,10 +14,11 @@ from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import metadata_of, spec_of, status_of
 from dralab.scenarios import code
 from dralab.scenarios.errors import InputError, InputProblems
-from dralab.scenarios.fields import numbered
+from dralab.scenarios.fields import Fields, numbered
 from dralab.scenarios.tables import (
     Given,
     Table,
+    field,
     file,
     label,
     labels,
@@ -94,6 +95,11 @@ def _taint(text: str) -> str:
     return f"{text!r} is not a taint: write key=value:NoSchedule"
 
 
+def _domains(given: Fields, key: str) -> dict[str, int]:
+    inner = given.mapping(key)
+    return {label: inner.whole(label, least=1) for label in inner.value}
+
+
 def _driver(text: str) -> str:
     return "" if code.is_file(text) else not_one_of([*DRIVERS, "file.py:Class"])(text)
 
@@ -108,6 +114,12 @@ NODE: Final = Table(
         "model": label("Of its GPUs.", default="gpu"),
         "pods": whole("The most pods on it; default: 110.", 1, default=110),
         "labels": labels(),
+        "domains": field(
+            {"type": "object", "additionalProperties": json_schema.whole(1)},
+            _domains,
+            "Labels whose value so many nodes share: racks, blocks, NVLink domains.",
+            default={},
+        ),
         "taints": texts(
             item={"type": "string", "pattern": f"^[^=:][^=]*(=.*)?:({'|'.join(EFFECTS)})$"},
             check=_taint,
@@ -171,10 +183,14 @@ def _nodes(groups: Sequence[Given]) -> ScenarioFleet:
         if len(nodes) + group.count > MOST_NODES:
             raise group.error("count", f"there would be more than {MOST_NODES} nodes")
         known = {node.name for node in nodes}
-        for full in numbered(group.name, group.count):
+        for index, full in enumerate(numbered(group.name, group.count)):
             if full in known:
                 raise group.error("name", f"there are two nodes {full!r}")
-            nodes.append(node_named(full, group))
+            shared = {
+                f"{label}={group.name}-{index // size}" for label, size in group.domains.items()
+            }
+            node = node_named(full, group)
+            nodes.append(replace(node, labels=node.labels | shared))
     return ScenarioFleet(nodes=tuple(nodes))
 
 

@@ -82,10 +82,14 @@ def _daily(how: Arrivals, count: int, chance: random.Random) -> Iterator[float]:
     found: list[float] = []
     while len(found) < count:
         when = chance.uniform(0, how.over)
-        rate = 1 + (how.peak - 1) * math.sin(2 * math.pi * when / 86_400 - math.pi / 2)
-        if chance.uniform(0, how.peak) < rate:
+        if chance.uniform(0, how.peak) < daily(when, how.peak):
             found.append(when)
     yield from sorted(found)
+
+
+def daily(when: float, peak: float) -> float:
+    """Return the rate at a time of the day, in seconds, beside the mean: least at midnight."""
+    return max(0.0, 1 + (peak - 1) * math.sin(2 * math.pi * when / 86_400 - math.pi / 2))
 
 
 PROCESSES: Final[Mapping[str, Callable[[Arrivals, int, random.Random], Iterator[float]]]] = {
@@ -155,6 +159,10 @@ ASKED: Final = {
     "checkpoint": duration("Time between checkpoints, in place of that of `lifecycle`."),
 }
 """What pods of any origin may say of themselves."""
+GANG: Final = {
+    "gang": whole("So many start together.", 1, default=1),
+    "topology": label("The node label whose value the nodes of a gang share.", default=""),
+}
 OF_PODS: Final = (
     "memory", "priority", "queue", "user", "scheduler", "startup", "checkpoint",
 )  # fmt: skip
@@ -218,7 +226,7 @@ KIND: Final = {
     "weight": number("How often, beside the others; default: 1.", default=1.0),
     "duration": _drawn_length(),
 }
-POD: Final = Table(ASKED | KIND | {"gang": whole("So many start together.", 1, default=1)})
+POD: Final = Table(ASKED | KIND | GANG)
 MACHINES: Final = Table(
     {
         "distribution": choice(SIZES, required=True),
@@ -261,11 +269,11 @@ GENERATE: Final = Table(
 )
 
 
-def pods(given: Given, seed: int) -> Iterator[Pod]:
+def pods(given: Given, seed: int, streams: str = "workload") -> Iterator[Pod]:
     """Yield pods; those of one kind with a `gang` come together."""
     kinds = [(asked(entry), entry.gang) for entry in given.pods]
     name = given.name or "pod"
-    for index, drawn in enumerate(_drawn(given, seed, "pods")):
+    for index, drawn in enumerate(_drawn(given, seed, "pods", streams)):
         base, gang = kinds[drawn.kind]
         for rank in range(gang):
             yield Pod(
@@ -287,7 +295,7 @@ def jobs(given: Given, seed: int, problems: InputProblems, hosts: int | None) ->
     chance = Randomness(seed)
     widths, factors = chance.stream("workload/machines"), chance.stream("workload/walltimes")
     found: list[Job] = []
-    for index, drawn in enumerate(_drawn(given, seed, "jobs")):
+    for index, drawn in enumerate(_drawn(given, seed, "jobs", "workload")):
         width = sizes[drawn.kind](widths)
         walltime = math.ceil(drawn.length * factors.uniform(least, most))
         if hosts is not None and width > hosts:
@@ -322,12 +330,12 @@ def asked(entry: Given) -> dict[str, Any]:
     """Return a pod's requests and properties, as fields of `Pod`."""
     milli = entry.gpu_milli if entry.gpus else 0
     labels = ",".join(sorted(entry.node_labels))
-    own = {key: entry[key] for key in OF_PODS}
+    own = {key: entry[key] for key in OF_PODS} | {"topology": entry.values.get("topology", "")}
     return own | {"request": PodRequest(entry.cpu, milli, entry.gpus, entry.models, labels)}
 
 
-def _drawn(given: Given, seed: int, of: str) -> Iterator[_Drawn]:
-    """Draw tasks of the kinds in the list `of`."""
+def _drawn(given: Given, seed: int, of: str, streams: str) -> Iterator[_Drawn]:
+    """Draw tasks of the kinds in the list `of`, from random streams with that prefix."""
     how, count, kinds = given.arrivals, given.count, given[of]
     if how.process in OVER_A_TIME and not how.over:
         raise how.error("over", "must be given, as a duration above 0")
@@ -341,9 +349,9 @@ def _drawn(given: Given, seed: int, of: str) -> Iterator[_Drawn]:
     if not sum(weights):
         raise given.error(of, f"must list at least one kind of {of} with a weight above 0")
     chance = Randomness(seed)
-    times = arrival_times(arrivals, count, chance.stream("workload/arrivals"))
-    picks = chance.stream("workload/kinds").choices(range(len(weights)), weights, k=count)
-    lengths, owners = chance.stream("workload/durations"), chance.stream("workload/users")
+    times = arrival_times(arrivals, count, chance.stream(f"{streams}/arrivals"))
+    picks = chance.stream(f"{streams}/kinds").choices(range(len(weights)), weights, k=count)
+    lengths, owners = chance.stream(f"{streams}/durations"), chance.stream(f"{streams}/users")
     for when, pick in zip(times, picks, strict=True):
         length = max(1, round(durations[pick](lengths) * SECOND))
         yield _Drawn(when, pick, length, f"user-{owners.randrange(given.users)}")

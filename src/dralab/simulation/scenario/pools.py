@@ -129,7 +129,7 @@ POOL: Final = Table(
     | {
         key: replace(rule, needs="cpu")
         for key, rule in fleet.NODE.fields.items()
-        if key not in {"name", "count", "cpu"}
+        if key not in {"name", "count", "domains", "cpu"}
     }
     | {
         "shape": label(

@@ -12,6 +12,7 @@ from dralab.scenarios.tables import (
     Given,
     Table,
     duration,
+    either,
     field,
     file,
     flag,
@@ -22,11 +23,12 @@ from dralab.scenarios.tables import (
     whole,
 )
 from dralab.simulation.lifecycle.model import Pod
-from dralab.simulation.scenario import generated, manifests
+from dralab.simulation.scenario import generated, manifests, serving
 from dralab.simulation.scenario.generated import of_delays
 from dralab.simulation.workloads import batsim, openb, swf
 from dralab.simulation.workloads.jobs import Delay, Job, Workload
 from dralab.simulation.workloads.openb import PodRequest
+from dralab.values.json_schema import one_of_fields
 from dralab.values.quantity import QuantityError, parse_any
 
 MOST_INFLATED: Final = 100
@@ -44,6 +46,11 @@ class ScenarioWorkload:
     jobs: Workload | None = None
     objects: tuple[manifests.Arrival, ...] = ()
     inflate: float | None = None
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it cannot be combined with other pods."""
+        return self.jobs is not None or self.inflate is not None
 
 
 ARRIVING: Final = {
@@ -74,7 +81,14 @@ JOB: Final = Table(
 FORMS: Final = {
     "pods": rows(POD, always=False),
     "jobs": rows(JOB, "Rigid jobs: so many machines for so long.", always=False),
-    "generate": row(generated.GENERATE, always=False),
+    "generate": either(
+        row(generated.GENERATE),
+        rows(generated.GENERATE),
+        about="Pods or jobs drawn from distributions; a list draws each of its entries.",
+    ),
+    "serving": rows(
+        serving.SERVING, "Services with as many replicas as their requests need.", always=False
+    ),
     "batsim": file("Batsim's jobs and profiles: JSON."),
     "swf": file("A log in the Standard Workload Format."),
     "openb": file("The pods of an openb trace: CSV."),
@@ -97,18 +111,43 @@ WORKLOAD: Final = Table(
         "grain": whole(needs="swf", default=0),
         "inflate": INFLATE,
     },
-    one_of=list(FORMS),
+    rules={"anyOf": one_of_fields(*FORMS)},
 )
 
 
 def read(
     given: Given, seed: int, problems: InputProblems, *, hosts: int | None = None
 ) -> ScenarioWorkload:
-    """Return the workload of a scenario. InputError.
+    """Return the workload of a scenario: several forms of pods, or one of jobs. InputError.
 
     `hosts` is how many machines a rigid job may have at most, where that matters.
     """
-    match given.form:
+    forms = [form for form in FORMS if given[form] is not None]
+    if not forms:
+        raise given.error("", f"must have one of {', '.join(FORMS)}")
+    parts = [_read(given, form, seed, problems, hosts) for form in forms]
+    if len(parts) == 1:
+        return parts[0]
+    alone = next((f for f, part in zip(forms, parts, strict=True) if part.is_alone), "")
+    if alone:
+        raise given.error(alone, f"cannot be combined with {', '.join({*forms} - {alone})}")
+    pods = tuple(pod for part in parts for pod in part.pods)
+    _check_names(given, pods)
+    return ScenarioWorkload(pods=pods, objects=tuple(o for part in parts for o in part.objects))
+
+
+def _check_names(given: Given, pods: Sequence[Pod]) -> None:
+    seen: set[str] = set()
+    for pod in pods:
+        if pod.key in seen:
+            raise given.error("", f"there are two pods {pod.key!r}: give their sources other names")
+        seen.add(pod.key)
+
+
+def _read(
+    given: Given, form: str, seed: int, problems: InputProblems, hosts: int | None
+) -> ScenarioWorkload:
+    match form:
         case "batsim":
             return ScenarioWorkload(jobs=batsim.read(given.batsim, problems=problems))
         case "swf":
@@ -130,11 +169,28 @@ def read(
             return ScenarioWorkload(pods=tuple(_listed(given.pods)))
         case "jobs":
             return ScenarioWorkload(jobs=_jobs(given, problems, hosts))
+        case "serving":
+            return ScenarioWorkload(pods=tuple(serving.pods(given.serving, seed)))
         case _:
-            drawn = given.generate
-            if drawn.form == "jobs":
-                return ScenarioWorkload(jobs=generated.jobs(drawn, seed, problems, hosts))
-            return ScenarioWorkload(pods=tuple(generated.pods(drawn, seed)))
+            return _generated(given.generate, seed, problems, hosts)
+
+
+def _generated(
+    drawn: Given | list[Given], seed: int, problems: InputProblems, hosts: int | None
+) -> ScenarioWorkload:
+    """Return what one generator makes, or several with random streams of their own."""
+    if isinstance(drawn, Given):
+        if drawn.form == "jobs":
+            return ScenarioWorkload(jobs=generated.jobs(drawn, seed, problems, hosts))
+        return ScenarioWorkload(pods=tuple(generated.pods(drawn, seed)))
+    pods: list[Pod] = []
+    for each in drawn:
+        if each.form == "jobs":
+            raise each.error("jobs", "a list of generators makes pods")
+        if not each.name or [other.name for other in drawn].count(each.name) > 1:
+            raise each.error("name", "must be given, and be another one in each entry of the list")
+        pods += generated.pods(each, seed, f"workload/{each.name}")
+    return ScenarioWorkload(pods=tuple(pods))
 
 
 def openb_pods(path: Path, problems: InputProblems) -> Iterator[Pod]:

@@ -5,19 +5,18 @@ then in some traces `gpu_spec` (allowed models joined by `|`), `qos`, `pod_phase
 in seconds. `gpu_milli` is per GPU.
 """
 
-import csv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from dralab.scenarios.errors import InputError, InputProblems, content_of
+from dralab.scenarios.errors import InputError, InputProblems
+from dralab.simulation.workloads.csv_rows import CsvRow, csv_rows
 
 WHOLE_GPU: Final = 1000
 NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 MOST_GPUS: Final = 64
-LARGEST: Final = 1 << 53
 
 Item = TypeVar("Item", "GpuNode", "GpuPod")
 
@@ -85,92 +84,37 @@ def read_pods(path: Path, *, problems: InputProblems | None = None) -> tuple[Gpu
     return tuple(_read(path, POD_COLUMNS, _pod, problems))
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    path: Path
-    line: int
-    cells: Mapping[str, str]
-
-    def error(self, column: str, problem: str) -> InputError:
-        return InputError(self.path, problem, line=self.line, where=column)
-
-    def whole(self, column: str, *, most: int = LARGEST) -> int:
-        text = (self.cells.get(column) or "").strip()
-        try:
-            value = float(text)
-        except ValueError:
-            raise self.error(column, f"{text!r} is not a number") from None
-        if not 0 <= value <= most or value != int(value):
-            raise self.error(column, f"{text} must be a whole number from 0 to {most}")
-        return int(value)
-
-    def maybe(self, column: str) -> int | None:
-        return self.whole(column) if (self.cells.get(column) or "").strip() else None
-
-    def name(self, column: str) -> str:
-        text = (self.cells.get(column) or "").strip()
-        if not text:
-            raise self.error(column, "must not be empty")
-        if not text.isprintable():
-            raise self.error(column, f"{text!r} must not hold control characters")
-        return text
-
-
 def _read(
     path: Path,
     columns: tuple[str, ...],
-    make: Callable[[_Row], Item],
+    make: Callable[[CsvRow], Item],
     problems: InputProblems | None,
 ) -> Iterator[Item]:
     problems = InputProblems() if problems is None else problems
-    text = content_of(path).decode("utf-8-sig", errors="replace")
-    reader = csv.reader(text.splitlines())
-    rows = _rows(path, reader)
-    header = [cell.strip() for cell in next(rows, [])]
-    missing = [column for column in columns if column not in header]
-    if missing:
-        raise InputError(path, f"the header lacks {', '.join(missing)}", line=1)
     seen: dict[str, int] = {}
-    for cells in rows:
-        if not cells:
-            continue
-        row = _Row(path, reader.line_num, dict(zip(header, cells, strict=False)))
+    for row in csv_rows(path, columns, problems):
         try:
-            yield _checked(row, len(header), len(cells), make, seen)
+            item = make(row)
+            if item.name in seen:
+                raise row.error("name", f"{item.name!r} is already in line {seen[item.name]}")
         except InputError as error:
             problems.about(error)
+            continue
+        seen[item.name] = row.line
+        yield item
 
 
-def _rows(path: Path, reader: Iterator[list[str]]) -> Iterator[list[str]]:
-    try:
-        yield from reader
-    except csv.Error as error:
-        raise InputError(path, f"is not CSV: {error}") from None
-
-
-def _checked(
-    row: _Row, wanted: int, found: int, make: Callable[[_Row], Item], seen: dict[str, int]
-) -> Item:
-    if found != wanted:
-        raise InputError(row.path, f"must have {wanted} cells and has {found}", line=row.line)
-    item = make(row)
-    if item.name in seen:
-        raise row.error("name", f"{item.name!r} is already in line {seen[item.name]}")
-    seen[item.name] = row.line
-    return item
-
-
-def _node(row: _Row) -> GpuNode:
+def _node(row: CsvRow) -> GpuNode:
     gpus = row.whole("gpu", most=MOST_GPUS)
-    model = (row.cells.get("model") or "").strip()
+    model = row.text("model")
     if gpus and not model:
         raise row.error("model", f"must be given: the node has {gpus} GPUs")
     return GpuNode(row.name("sn"), row.whole("cpu_milli"), row.whole("memory_mib"), gpus, model)
 
 
-def _pod(row: _Row) -> GpuPod:
+def _pod(row: CsvRow) -> GpuPod:
     gpus, milli = row.whole("num_gpu", most=MOST_GPUS), row.whole("gpu_milli")
-    models = (row.cells.get("gpu_spec") or "").strip().strip("|")
+    models = row.text("gpu_spec").strip("|")
     if not gpus:
         milli, models = 0, ""
     elif not milli:

@@ -123,10 +123,10 @@ class TaskObjects:
     def _gang(self, pod: Pod) -> None:
         if self._first("PodGroup", pod.namespace, pod.gang):
             least = self.gangs[pod.namespace, pod.gang]
-            body = {
-                "metadata": {"name": pod.gang, "namespace": pod.namespace},
-                "spec": {"schedulingPolicy": {"gang": {"minCount": least}}},
-            }
+            spec: JsonDict = {"schedulingPolicy": {"gang": {"minCount": least}}}
+            if pod.topology:
+                spec["schedulingConstraints"] = {"topology": [{"key": pod.topology}]}
+            body = {"metadata": {"name": pod.gang, "namespace": pod.namespace}, "spec": spec}
             create_if_missing(self.cluster, POD_GROUPS, body)
 
     def _first(self, kind: str, namespace: str, name: str) -> bool:
