@@ -33,12 +33,18 @@ class Result:
 
 
 def clocked(
-    arguments: Sequence[str], *, until: float | None = None, outside: bool = False
+    arguments: Sequence[str],
+    *,
+    until: float | None = None,
+    outside: bool = False,
+    seed: int | None = None,
 ) -> Result:
-    """Run a program under a clock."""
+    """Run a program under a clock; with a seed, as it is repeated."""
     notes: list[str] = []
     with tempfile.TemporaryFile() as output:
-        with Supervisor(start=START, note=notes.append, outside=outside) as supervisor:
+        with Supervisor(
+            start=START, note=notes.append, outside=outside, seed=seed, gates=seed is not None
+        ) as supervisor:
             program = supervisor.start(arguments, stdout=output.fileno(), stderr=output.fileno())
             end = None if until is None else START + int(until * SECOND)
             ending = run(supervisor, program, until=end)

@@ -1,6 +1,7 @@
 """Programs that make it hard: each gets one clear line, and nothing is left running."""
 
 import contextlib
+import dataclasses
 import os
 import select
 import shutil
@@ -191,31 +192,30 @@ os.kill(os.getpid(), signal.SIGKILL)
             os.close(ended)
 
 
-def test_where_ptrace_is_refused_one_line_says_so(tmp_path):
+def run_without(call, number, folder, *words):
+    """Run `dralab simulate program` where the kernel refuses a system call."""
     machine = this_machine()
     assert machine is not None
-    ptrace = {0xC000003E: 101, 0xC00000B7: 117}[machine.audit_arch]
-    without = type(machine)(
-        **{
-            name: getattr(machine, name)
-            for name in machine.__dataclass_fields__
-            if name not in {"names", "calls"}
-        },
-        calls={"ptrace": ptrace},
-    )
-    code = assemble(without, [FilterRule("ptrace", ERRNO | 1)])
+    without = dataclasses.replace(machine, calls={call: number[machine.audit_arch]})
+    code = assemble(without, [FilterRule(call, ERRNO | 1)])
     launch = Path(sys.modules["dralab.virtualtime"].__file__ or "").with_name("launch.py")
     ready, go = os.pipe()
     os.write(go, b"+")
-    report = os.dup(2)
-    command = [sys.executable, "-I", str(launch), str(ready), str(report), code.hex(), "0", "0"]
-    command += [str(tmp_path)]
-    command += [sys.executable, "-m", "dralab", "simulate", "program", "--", "sleep", "1"]
+    report = os.open(os.devnull, os.O_WRONLY)
+    command = [sys.executable, "-I", str(launch), str(ready), str(report), code.hex(), "0"]
+    command += ["-1", "0", "0", str(folder)]
+    command += [sys.executable, "-m", "dralab", "simulate", "program", *words]
     done = subprocess.run(
         command, pass_fds=[ready, report], capture_output=True, text=True, check=False
     )
     for descriptor in (ready, go, report):
         os.close(descriptor)
+    return done
+
+
+def test_where_ptrace_is_refused_one_line_says_so(tmp_path):
+    calls = {0xC000003E: 101, 0xC00000B7: 117}
+    done = run_without("ptrace", calls, tmp_path, "--", "sleep", "1")
     assert done.returncode == 2
     assert (
         "the virtual clock is not available: ptrace is refused (Operation not permitted)"
@@ -223,6 +223,16 @@ def test_where_ptrace_is_refused_one_line_says_so(tmp_path):
     )
     assert "--scheduler external" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_where_no_namespace_can_be_made_a_note_says_that_process_numbers_differ(tmp_path):
+    calls = {0xC000003E: 272, 0xC00000B7: 97}
+    command = ["--seed", "1", "--", "sh", "-c", "sleep 1; echo $$"]
+    done = run_without("unshare", calls, tmp_path, *command)
+    assert done.returncode == 0
+    assert int(done.stdout) > 2
+    assert "process IDs differ from run to run" in done.stderr
+    assert "(Operation not permitted)" in done.stderr
 
 
 def test_an_end_comes_even_if_a_program_ignores_it():

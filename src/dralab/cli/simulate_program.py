@@ -20,6 +20,7 @@ from dralab.kernel.clock import WallClock, from_rfc3339, rfc3339
 if TYPE_CHECKING:
     from dralab.virtualtime import StartedProgram, Supervisor
 
+REPEATABLE_START: Final = "2026-01-01T00:00:00Z"
 GRACE: Final = 5.0  # real seconds that a program has to end after a signal
 FALLBACK: Final = (
     "without one, `dralab simulate run --scheduler external` waits until a scheduler is quiet"
@@ -31,8 +32,13 @@ FALLBACK: Final = (
 def program(
     *,
     start: str | None = opt(
-        "The first time the clock shows, such as 2026-01-01T00:00:00Z; default: now.",
+        "The first time the clock shows, such as 2026-01-01T00:00:00Z; default: now, or that time"
+        " with --seed.",
         metavar="TIME",
+    ),
+    seed: int | None = opt(
+        "The seed of random choices; the same seed gives the same result. Random bytes, process"
+        " IDs and the order of threads follow from it, so keys are not secret.",
     ),
     until: str | None = opt(
         "End the program after this simulated time, such as 24h.", metavar="DURATION"
@@ -51,18 +57,24 @@ def program(
 
     The program is not changed. When all of it waits, the clock jumps to the end of the next sleep,
     timer or timeout. Exits with COMMAND's exit code, and ends processes that COMMAND leaves
-    running. Needs Linux on x86-64, but not root.
+    running. Needs Linux on x86-64, but not root. With --seed, it runs the same way each time, byte
+    for byte.
 
     Example: `dralab simulate program --until 24h -- sh -c "while date; do sleep 3600; done"`
     """
     from dralab.virtualtime import ClockUnavailableError, ProgramStartError, Supervisor
 
-    begin = _start(start)
+    begin = _start(start if seed is None or start else REPEATABLE_START)
     end = None if until is None else begin + duration_of(until, "--until")
     factor = _speed(speed)
     interruption = _Interruption()
     try:
-        with interruption, Supervisor(start=begin, outside=network, note=_note) as supervisor:
+        with (
+            interruption,
+            Supervisor(
+                start=begin, outside=network, seed=seed, gates=seed is not None, note=_note
+            ) as supervisor,
+        ):
             program = supervisor.start(command)
             code = _run(supervisor, program, end, factor, interruption, begin)
     except ClockUnavailableError as error:

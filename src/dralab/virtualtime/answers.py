@@ -1,4 +1,4 @@
-"""Answers system calls that do not wait: clock reads, random bytes, network peers."""
+"""Answers system calls that do not wait: clock reads, network peers."""
 
 import errno
 import struct
@@ -6,13 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 from dralab.virtualtime import peers
-from dralab.virtualtime.programs import TracedProcess
 from dralab.virtualtime.threads import TracedThread
 from dralab.virtualtime.timed_calls import SECOND, VirtualTime
 
 CLOCK_READS: Final = frozenset({"clock_gettime", "gettimeofday", "time"})
 REALTIME_CLOCKS: Final = frozenset({0, 5, 8, 11})
-MOST_RANDOM: Final = 1 << 16  # bytes of one getrandom
 
 
 def read_clock(time: VirtualTime, thread: TracedThread, name: str) -> int:
@@ -35,15 +33,6 @@ def read_clock(time: VirtualTime, thread: TracedThread, name: str) -> int:
     if arguments[1]:
         process.write(arguments[1], bytes(8))
     return 0
-
-
-def random_bytes(process: TracedProcess, address: int, size: int) -> int | None:
-    """Return how many seeded bytes were written; None if the kernel should answer."""
-    if process.random is None:
-        return None
-    count = min(size, MOST_RANDOM)
-    data = process.random.randbytes(count)
-    return count if process.write(address, data) else -errno.EFAULT
 
 
 class NetworkUse:

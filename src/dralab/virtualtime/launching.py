@@ -13,6 +13,18 @@ from dralab.virtualtime import ptrace
 from dralab.virtualtime.errors import ClockUnavailableError, ProgramStartError
 
 LAUNCHER: Final = Path(__file__).with_name("launch.py")
+# Unless the user says otherwise, one thread at a time runs a Go program: so it does the same
+# each time. Its garbage is collected when it has 1 GiB: otherwise that takes a fifth of its time,
+# and more where it is idle, since Go's runtime also collects every two minutes of the clock.
+REPEATABLE: Final = {"GOMAXPROCS": "1", "GOGC": "off", "GOMEMLIMIT": "1GiB"}
+
+
+def with_defaults(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a program's environment with defaults; GOMEMLIMIT only together with GOGC."""
+    defaults = dict(REPEATABLE)
+    if "GOGC" in environment:
+        del defaults["GOMEMLIMIT"]
+    return {**defaults, **environment}
 
 
 @dataclass(slots=True, eq=False)
@@ -24,17 +36,35 @@ class StartedProgram:
     returncode: int | None = None  # as subprocess has it: -15 after SIGTERM
 
 
+class ProcessNumbers:
+    """A namespace of processes, in which they have the same numbers each time."""
+
+    def __init__(self) -> None:
+        self.read, self._held = os.pipe()
+        os.set_inheritable(self.read, True)  # noqa: FBT003  # os has it so
+        self.init = 0  # the process that has number 1 there, as we see it
+        self.refused = 0  # the errno, where there can be no such namespace
+
+    def close(self) -> None:
+        """End the namespace; every process in it has ended."""
+        os.close(self.read)
+        os.close(self._held)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOptions:
-    """How programs are started: with this filter, SIGCHLD unblocked, memory at equal addresses."""
+    """How programs are started: with this filter, SIGCHLD unblocked, with repeatable `numbers`."""
 
     code: bytes
     unblock: bool
-    repeatable: bool
+    numbers: ProcessNumbers | None
 
 
 class ProgramLaunch:
-    """A program that is being launched: the launcher runs, and waits for us."""
+    """A program that is being launched: the launcher runs, and waits for us.
+
+    It becomes the program `pid`, or that one's parent.
+    """
 
     def __init__(
         self,
@@ -54,14 +84,16 @@ class ProgramLaunch:
             if ours is not None and ours != theirs
         ]
         command = [sys.executable, "-I", "-S", str(LAUNCHER), str(ready), str(report)]
-        command += [launch.code.hex(), str(int(launch.unblock)), str(int(launch.repeatable))]
-        command += [directory, *arguments]
+        self._numbers = numbers = launch.numbers
+        hold, init = (-1, 0) if numbers is None else (numbers.read, numbers.init)
+        command += [launch.code.hex(), str(int(launch.unblock)), str(hold), str(init)]
+        command += [str(int(new_session)), directory, *arguments]
         self._name = arguments[0]
         try:
             os.set_inheritable(ready, True)  # noqa: FBT003  # os has it so
             os.set_inheritable(report, True)  # noqa: FBT003  # the same
-            self.pid = os.posix_spawn(
-                sys.executable, command, environment, file_actions=actions, setsid=new_session
+            self.launcher = os.posix_spawn(
+                sys.executable, command, environment, file_actions=actions
             )
         finally:
             os.close(ready)
@@ -69,12 +101,14 @@ class ProgramLaunch:
 
     def seize(self) -> None:
         """Become its tracer; ClockUnavailableError."""
-        os.read(self._told, 1)
+        self.pid, init, error = map(int, os.read(self._told, 64).split() or (self.launcher, 0, 0))
+        if self._numbers is not None:
+            self._numbers.init, self._numbers.refused = init, error
         try:
             ptrace.ptrace(ptrace.SEIZE, self.pid, 0, ptrace.OPTIONS)
         except OSError as error:
             os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+            os.waitpid(self.launcher, 0)
             raise ClockUnavailableError(
                 f"ptrace is refused ({error.strerror}); a container needs the capability SYS_PTRACE"
                 " or a seccomp profile that allows it, and kernel.yama.ptrace_scope must be below 3"

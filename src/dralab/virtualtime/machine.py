@@ -13,6 +13,8 @@ MONOTONIC: Final = 0  # nanoseconds of CLOCK_MONOTONIC
 OFFSET: Final = 8  # what CLOCK_REALTIME is ahead of it
 ZERO: Final = 16  # a timespec that is over at once
 FOREVER: Final = 48  # a timespec of 136 years
+SCRATCH: Final = 0x180  # room for a path, behind the code
+BLOCK: Final = 0x200  # bytes of all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,8 @@ class Architecture:
     block: bytes
     functions: Mapping[str, VdsoFunction]  # by the vDSO's symbols
     absent: bytes  # the code of a function that says ENOSYS
+    system_call: int  # where the block makes one
+    has_counter: bool  # rdtsc and cpuid are instructions that can fault
     names: Mapping[int, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,6 +93,7 @@ AARCH64_BLOCK: Final = bytes.fromhex(
 X86_64: Final = Architecture(
     audit_arch=0xC000003E,
     calls={
+        "open": 2,
         "poll": 7,
         "select": 23,
         "nanosleep": 35,
@@ -126,6 +131,7 @@ X86_64: Final = Architecture(
         "pselect6": 270,
         "ppoll": 271,
         "epoll_pwait": 281,
+        "openat": 257,
         "timerfd_settime": 286,
         "timerfd_gettime": 287,
         "rt_tgsigqueueinfo": 297,
@@ -136,6 +142,7 @@ X86_64: Final = Architecture(
         "io_pgetevents": 333,
         "pidfd_send_signal": 424,
         "io_uring_setup": 425,
+        "openat2": 437,
         "epoll_pwait2": 441,
         "futex_waitv": 449,
         "futex_wait": 455,
@@ -154,12 +161,15 @@ X86_64: Final = Architecture(
         "__vdso_time": VdsoFunction(at=0x140, fast=b"\xeb\x00", slow=b"\xeb\x21"),
     },
     absent=bytes.fromhex("b8daffffffc3"),  # mov $-38,%eax; ret
+    system_call=0x82,
+    has_counter=True,
 )
 AARCH64: Final = Architecture(
     audit_arch=0xC00000B7,
     calls={
         "io_getevents": 4,
         "epoll_pwait": 22,
+        "openat": 56,
         "pselect6": 72,
         "ppoll": 73,
         "timerfd_settime": 86,
@@ -200,6 +210,7 @@ AARCH64: Final = Architecture(
         "io_pgetevents": 292,
         "pidfd_send_signal": 424,
         "io_uring_setup": 425,
+        "openat2": 437,
         "epoll_pwait2": 441,
         "futex_waitv": 449,
         "futex_wait": 455,
@@ -221,6 +232,8 @@ AARCH64: Final = Architecture(
         ),
     },
     absent=bytes.fromhex("a0048092c0035fd6"),  # mov x0,#-38; ret
+    system_call=0x90,
+    has_counter=False,
 )
 MACHINES: Final[Mapping[str, Architecture]] = {"x86_64": X86_64, "aarch64": AARCH64}
 

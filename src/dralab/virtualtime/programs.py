@@ -141,6 +141,15 @@ class TracedProcess:
             os.close(self._pidfd)
             self._pidfd = -1
 
+    def thread(self, number: int) -> int:
+        """Return our number of a thread of it that has this one in its own namespace."""
+        for tid in self.threads:
+            status = read_file(f"/proc/{tid}/status")
+            at = status.find(b"\nNSpid:")
+            if at >= 0 and int(status[at + 7 :].split(b"\n", 1)[0].split()[-1]) == number:
+                return tid
+        return number
+
     def name(self) -> str:
         """Return the name that `ps` shows."""
         return read_file(f"/proc/{self.pid}/comm").decode("utf-8", "replace").strip() or "?"

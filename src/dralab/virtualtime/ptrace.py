@@ -70,7 +70,7 @@ def mark_as_kernel_signal(tid: int) -> None:
     info = ctypes.create_string_buffer(128)
     ptrace(GETSIGINFO, tid, 0, ctypes.addressof(info))
     number, error, code, _, sender = struct.unpack_from("<iiiii", info)
-    if code == 0 and sender == os.getpid():
+    if code == 0 and sender in {os.getpid(), 0}:  # 0 from outside its namespace of processes
         struct.pack_into("<iiiiii", info, 0, number, error, 0x80, 0, 0, 0)
         ptrace(SETSIGINFO, tid, 0, ctypes.addressof(info))
 

@@ -70,8 +70,8 @@ class FilterRule:
 def rules(*, addresses: bool, random: bool = False, gates: bool = False) -> Sequence[FilterRule]:
     """Return the rules; with `addresses`, calls that name a peer stop, too.
 
-    With `random`, those stop that ask for random bytes; with `gates`, every wait of epoll, and for
-    another thread's futex.
+    With `random`, those stop that ask for random bytes, or open a file, which may hold some; with
+    `gates`, every wait of epoll, and for another thread's futex.
     """
     timed = TRACE | TIMED
     found = [
@@ -163,7 +163,8 @@ def rules(*, addresses: bool, random: bool = False, gates: bool = False) -> Sequ
         ]
         found.append(FilterRule("epoll_pwait2", timed))
     if random:
-        found.append(FilterRule("getrandom", TRACE | TIMED))
+        names = ("getrandom", "open", "openat", "openat2")
+        found += [FilterRule(name, TRACE | TIMED) for name in names]
     return found
 
 

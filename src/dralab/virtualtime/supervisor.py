@@ -19,7 +19,7 @@ from typing import Final, Self
 
 from dralab.virtualtime.busy_reading import BUSY, BusyClockReader
 from dralab.virtualtime.errors import ClockError, ClockUnavailableError
-from dralab.virtualtime.launching import StartedProgram
+from dralab.virtualtime.launching import StartedProgram, with_defaults
 from dralab.virtualtime.machine import Architecture, this_machine
 from dralab.virtualtime.processors import OneProcessor
 from dralab.virtualtime.programs import TracedProcess
@@ -56,8 +56,9 @@ class Supervisor:
     `peers` are processes that are not under the clock but whose owner knows when they are idle:
     connections to them do not count as outside. A thread that has run on for `busy` nanoseconds of
     a processor is suspected to wait by reading the clock. With a `seed`, the random bytes that
-    programs get from the kernel are the same each time, and so are the addresses of their memory:
-    keys that they make are not secret. With `gates`, a thread that waits for another thread
+    programs get from the kernel are the same each time, and so are the addresses of their memory,
+    the numbers of their processes and the processor's counter: keys that they make are not secret.
+    With `gates`, a thread that waits for another thread
     (futex) or for descriptors (epoll: Go, Node.js, asyncio, Java) goes on only when all others
     wait, and all programs share one processor: what they do then depends neither on when bytes
     arrive, nor on which thread is faster.
@@ -143,9 +144,10 @@ class Supervisor:
 
         With `new_session` the terminal's signals (Ctrl-C) do not reach it.
         """
+        words = os.environ if environment is None else environment
         return self._tracer.start(
             arguments,
-            environment=os.environ if environment is None else environment,
+            environment=words if self._processor is None else with_defaults(words),
             directory=directory or os.getcwd(),  # noqa: PTH109  # a word for another process
             streams=(stdin, stdout, stderr),
             new_session=new_session,
@@ -252,7 +254,7 @@ class Supervisor:
                     progress = time.perf_counter()
                     continue
             if awake is None:
-                if tracer.adopt() or self._enter_signalled():
+                if tracer.adopt() or self._enter_signalled() or tracer.refill():
                     continue
                 if self._nothing_on_its_way():
                     if not tracer.waits.next_turn():

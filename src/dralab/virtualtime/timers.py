@@ -85,7 +85,7 @@ class ProgramTimers:
         if len(data) == SIGEVENT.size:
             timer.value, timer.signal, notify, thread = SIGEVENT.unpack(data)
             timer.silent = notify == SIGEV_NONE
-            timer.thread = thread if notify & SIGEV_THREAD_ID else 0
+            timer.thread = process.thread(thread) if notify & SIGEV_THREAD_ID else 0
         self._timers[timer.key] = timer
 
     def deadline(self) -> int | None:

@@ -7,16 +7,20 @@ import contextlib
 import os
 import signal
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from dralab.kernel.randomness import Randomness
-from dralab.virtualtime import answers, peers, ptrace
+from dralab.virtualtime import answers, instructions, peers, ptrace
 from dralab.virtualtime import seccomp_filter as rules
+from dralab.virtualtime.chance import PATHS, SeededChance
 from dralab.virtualtime.errors import ClockUnavailableError
-from dralab.virtualtime.launching import LaunchOptions, ProgramLaunch, StartedProgram
+from dralab.virtualtime.launching import (
+    LaunchOptions,
+    ProcessNumbers,
+    ProgramLaunch,
+    StartedProgram,
+)
 from dralab.virtualtime.machine import Architecture
 from dralab.virtualtime.programs import TracedProcess, is_go, read_file
 from dralab.virtualtime.threads import ThreadState, ThreadTable, TracedThread
@@ -28,7 +32,6 @@ from dralab.virtualtime.vdso import (
     VdsoImage,
     VdsoPatch,
     image_address,
-    random_address,
     read_image,
 )
 from dralab.virtualtime.waits import ThreadWaits
@@ -75,12 +78,13 @@ class Tracer:
         self._note = note
         self._image: VdsoImage | None = None
         self._programs: dict[int, StartedProgram] = {}
+        self._launchers: set[int] = set()  # that are their parents
         self._early: dict[int, list[int]] = {}  # stops of threads whose birth was not yet told
-        self._seeds = None if seed is None else Randomness(seed)
-        self._loads: Counter[str] = Counter()  # of programs, by name
+        self.chance = None if seed is None else SeededChance(seed)
+        self._numbers = None if seed is None else ProcessNumbers()
         stopping = rules.rules(addresses=True, random=seed is not None, gates=gates)
         self._launch = LaunchOptions(
-            code=rules.assemble(machine, stopping), unblock=unblock, repeatable=seed is not None
+            code=rules.assemble(machine, stopping), unblock=unblock, numbers=self._numbers
         )
 
     # --- start and end --------------------------------------------------------------------------
@@ -103,11 +107,15 @@ class Tracer:
             streams=streams,
             new_session=new_session,
         )
-        pid = launcher.pid
-        program = StartedProgram(pid, tuple(arguments))
         try:
             launcher.seize()
-            self._programs[pid] = program
+            pid = launcher.pid
+            if pid != launcher.launcher:
+                self._launchers.add(launcher.launcher)
+            elif self._numbers is not None:
+                told = os.strerror(self._numbers.refused)
+                self._note(f"process IDs differ from run to run: no namespace for them ({told})")
+            program = self._programs[pid] = StartedProgram(pid, tuple(arguments))
             process = self.processes[pid] = TracedProcess(pid)
             self._add_thread(pid, process, ThreadState.LOOSE)
             while process.patch is None and pid in self.processes:
@@ -131,6 +139,12 @@ class Tracer:
                 break
             self.event(tid, status)
         self.timers.close()
+        if self.chance is not None:
+            self.chance.close()
+        if self._numbers is not None:
+            self._numbers.close()
+        for launcher in self._launchers:
+            os.waitpid(launcher, 0)
 
     # --- events ---------------------------------------------------------------------------------
 
@@ -151,7 +165,10 @@ class Tracer:
         """Handle one event."""
         thread = self.table.all.get(tid)
         if thread is None:
-            self._early.setdefault(tid, []).append(status)
+            if tid in self._launchers:
+                self._launchers.discard(tid)
+            else:
+                self._early.setdefault(tid, []).append(status)
             return
         if not os.WIFSTOPPED(status):
             self._ended(thread, status)
@@ -217,6 +234,10 @@ class Tracer:
                 parent.close()
         return bool(found)
 
+    def refill(self) -> bool:
+        """Provide more random bytes; return whether a program may have waited for that."""
+        return self.chance is not None and self.chance.refill()
+
     def _add_thread(self, tid: int, process: TracedProcess, state: ThreadState) -> None:
         process.threads.add(tid)
         registers = ptrace.Registers(self._machine, tid)
@@ -254,6 +275,11 @@ class Tracer:
         process.forget_memory()
         self.timers.program_replaced(process.pid)
         self._install(process)
+        if self.chance is not None and process.patch is not None:
+            status = instructions.let_cpuid_fault(thread, process.patch)
+            if status is not None:
+                self.event(thread.tid, status)
+                return
         thread.resume()
 
     def _install(self, process: TracedProcess) -> None:
@@ -271,19 +297,21 @@ class Tracer:
         # A 32-bit program has another image; its first system call tells.
         with contextlib.suppress(OSError, OverflowError):
             now, offset = self._time.words()
-            process.patch.install(now, offset + process.skew, seeded=self._seeds is not None)
-        if self._seeds is not None:
-            name = process.name()
-            self._loads[name] += 1
-            process.random = self._seeds.stream(f"{name}/{self._loads[name]}")
-            if (place := random_address(auxv)) is not None:
-                process.write(place, process.random.randbytes(16))
+            process.patch.install(now, offset + process.skew, seeded=self.chance is not None)
+        if self.chance is not None:
+            self.chance.loaded(process, auxv)
 
     # --- signals --------------------------------------------------------------------------------
 
     def _signalled(self, thread: TracedThread, number: int) -> None:
         if thread.interrupted is not None and thread.catches(number):
             thread.interrupted = None  # the wait ends with EINTR; the next one is a new one
+        if (
+            number == signal.SIGSEGV
+            and self.chance is not None
+            and instructions.answered(thread, self._time)
+        ):
+            number = 0
         if number == signal.SIGALRM:
             ptrace.mark_as_kernel_signal(thread.tid)
         thread.resume(number)
@@ -310,8 +338,14 @@ class Tracer:
         elif name in TIMER_CALLS:
             thread.answer(self.timers.answer(process, name, registers.arguments))
             self.expire()
-        elif name == "getrandom":
-            thread.answer(answers.random_bytes(process, *registers.arguments[:2]))
+        elif self.chance is not None and name == "getrandom":
+            thread.answer(self.chance.answer(process, *registers.arguments[:2]))
+        elif self.chance is not None and name in PATHS:
+            status = self.chance.open(thread, name)
+            if status is None:
+                thread.resume()
+            else:
+                self.event(thread.tid, status)
         elif name == "listen":
             self.network.listens()
             thread.resume()

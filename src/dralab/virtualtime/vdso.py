@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from dralab.virtualtime.machine import MONOTONIC, OFFSET, Architecture
+from dralab.virtualtime.machine import BLOCK, MONOTONIC, OFFSET, Architecture
 
 AT_NULL, AT_RANDOM, AT_SYSINFO_EHDR = 0, 25, 33
 # Where programs get random numbers without a system call.
@@ -63,7 +63,7 @@ def read_image(data: bytes, machine: Architecture) -> VdsoImage | None:
     end = len(data.rstrip(b"\0"))
     room = sections if 0 < sections < end <= sections + size * count else end
     block = (room + LINE - 1) // LINE * LINE
-    return VdsoImage(block, functions, random) if block + len(machine.block) <= len(data) else None
+    return VdsoImage(block, functions, random) if block + BLOCK <= len(data) else None
 
 
 def _symbols(data: bytes) -> dict[str, int]:
@@ -135,6 +135,11 @@ class VdsoPatch:
     def constant(self, at: int) -> int:
         """Return the address of a constant of the block in the program."""
         return self._block + at
+
+    @property
+    def system_call(self) -> int:
+        """The address of an instruction that makes a system call."""
+        return self._block + self._machine.system_call
 
     def trap(self, *, on: bool) -> None:
         """Let each read of the clock be a system call, or not."""

@@ -15,10 +15,6 @@ from dralab.simulation.engines.external.schedulers import Process
 from dralab.virtualtime import StartedProgram, Supervisor
 
 LOOK: Final = 0.05
-# Unless the user says otherwise, one thread at a time runs a Go program: so it does the same
-# each time. Its garbage is collected when it has 1 GiB: otherwise that takes a fifth of its time,
-# and more where it is idle, since Go's runtime also collects every two minutes of the clock.
-REPEATABLE: Final = {"GOMAXPROCS": "1", "GOGC": "off", "GOMEMLIMIT": "1GiB"}
 
 
 @dataclass(slots=True)
@@ -51,7 +47,7 @@ class ClockedLauncher:
         try:
             program = self.supervisor.start(
                 words,
-                environment=_with_defaults(environment),
+                environment=environment,
                 directory=str(folder),
                 stdin=nothing,
                 stdout=log,
@@ -78,14 +74,6 @@ class ClockedLauncher:
         while process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)
             self.supervisor.doze(LOOK)
-
-
-def _with_defaults(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return a program's environment with defaults; GOMEMLIMIT only together with GOGC."""
-    defaults = dict(REPEATABLE)
-    if "GOGC" in environment:
-        del defaults["GOMEMLIMIT"]
-    return {**defaults, **environment}
 
 
 class ServerTurns:
