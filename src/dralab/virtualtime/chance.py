@@ -18,10 +18,9 @@ from typing import Final
 
 from dralab.files.owned import OwnedDirectory
 from dralab.kernel.randomness import Randomness
-from dralab.virtualtime import ptrace
 from dralab.virtualtime.machine import SCRATCH
 from dralab.virtualtime.programs import TracedProcess
-from dralab.virtualtime.threads import ThreadState, TracedThread
+from dralab.virtualtime.threads import TracedThread
 from dralab.virtualtime.vdso import random_address
 
 MOST: Final = 1 << 16  # bytes of one getrandom, and in a pipe
@@ -88,18 +87,13 @@ class SeededChance:
         process.write(place, os.fsencode(file) + b"\0")
         registers.set_argument(argument, place)
         registers.store()
-        thread.enter_call(ThreadState.LOOSE)
-        _, status = os.waitpid(thread.tid, ptrace.WALL)
+        status = thread.finish_call(arguments)
         file.unlink()
         if pipe >= 0:
             ours = os.open(f"/proc/self/fd/{pipe}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             os.close(pipe)
             self._pipes[ours] = Random(process.random.getrandbits(128))  # noqa: S311  # seeded
             self.refill()
-        if os.WIFSTOPPED(status):
-            registers.load()
-            registers.restore_arguments(arguments)
-            registers.store()
         return status
 
     def refill(self) -> bool:

@@ -122,10 +122,13 @@ def rules(*, addresses: bool, random: bool = False, gates: bool = False) -> Sequ
                 "timerfd_gettime",
             )
         ),
-        FilterRule(
-            "setsockopt",
-            TRACE | REAL,
-            (ArgumentAmong(1, (SOL_SOCKET,)), ArgumentAmong(2, SOCKET_TIMEOUTS)),
+        *(
+            FilterRule(
+                name,
+                timed,
+                (ArgumentAmong(1, (SOL_SOCKET,)), ArgumentAmong(2, SOCKET_TIMEOUTS)),
+            )
+            for name in ("setsockopt", "getsockopt")
         ),
         *(
             FilterRule(name, TRACE | REAL, (ArgumentNotNull(4),))

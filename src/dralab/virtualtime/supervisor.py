@@ -389,6 +389,7 @@ class Supervisor:
                 break
         self._active = [t for t, r in zip(active, runs, strict=True) if r != t.runs_when_idle]
         for thread in self._active:
+            self._tracer.sockets.look(thread)
             table.has_run(thread.process)
             thread.process.blocks = BLOCKS
         for thread, before in zip(active, runs, strict=True):

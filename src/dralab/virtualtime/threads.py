@@ -118,6 +118,23 @@ class TracedThread:
         """Let it make its system call; it stops again when that returns."""
         self._go(state, ptrace.SYSCALL, 0)
 
+    def finish_call(self, arguments: Arguments) -> int:
+        """Let it make a call that does not wait; put its arguments back; return its status."""
+        self.enter_call(ThreadState.LOOSE)
+        _, status = os.waitpid(self.tid, ptrace.WALL)
+        if os.WIFSTOPPED(status):
+            self.registers.load()
+            self.registers.restore_arguments(arguments)
+            self.registers.store()
+        return status
+
+    def blocked_call(self) -> tuple[int, Arguments]:
+        """Return the call that it is blocked in, -1 if it runs."""
+        words = read_file(f"/proc/{self.process.pid}/task/{self.tid}/syscall").split()
+        if len(words) < 7:
+            return -1, ()
+        return int(words[0]), tuple(int(word, 16) for word in words[1:7])
+
     def interrupt(self) -> None:
         """End the wait that it is in; it stops where its call returns."""
         self.table.resumed = True

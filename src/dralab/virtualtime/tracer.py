@@ -23,6 +23,7 @@ from dralab.virtualtime.launching import (
 )
 from dralab.virtualtime.machine import Architecture
 from dralab.virtualtime.programs import TracedProcess, is_go, read_file
+from dralab.virtualtime.socket_timeouts import SocketTimeouts
 from dralab.virtualtime.threads import ThreadState, ThreadTable, TracedThread
 from dralab.virtualtime.timed_calls import TIMED_CALLS, VirtualTime
 from dralab.virtualtime.timers import ProgramTimers
@@ -73,6 +74,7 @@ class Tracer:
         self.network = answers.NetworkUse(outside=outside, note=note)
         self.turns = ThreadTurns(self.table) if gates else None
         self.waits = ThreadWaits(time, self.turns)
+        self.sockets = SocketTimeouts(time, self.waits.orders)
         self._machine = machine
         self._time = time
         self._note = note
@@ -200,6 +202,7 @@ class Tracer:
             if self.turns and thread.state is ThreadState.STARTING:
                 self.turns.queue(thread)
             else:
+                self.sockets.expire(thread)
                 thread.resume()
         else:
             self._signalled(thread, number)
@@ -276,11 +279,9 @@ class Tracer:
         self.timers.program_replaced(process.pid)
         self._install(process)
         if self.chance is not None and process.patch is not None:
-            status = instructions.let_cpuid_fault(thread, process.patch)
-            if status is not None:
-                self.event(thread.tid, status)
-                return
-        thread.resume()
+            self._finished(thread, instructions.let_cpuid_fault(thread, process.patch))
+        else:
+            thread.resume()
 
     def _install(self, process: TracedProcess) -> None:
         """Give a program that has just been loaded its clock."""
@@ -341,11 +342,11 @@ class Tracer:
         elif self.chance is not None and name == "getrandom":
             thread.answer(self.chance.answer(process, *registers.arguments[:2]))
         elif self.chance is not None and name in PATHS:
-            status = self.chance.open(thread, name)
-            if status is None:
-                thread.resume()
-            else:
-                self.event(thread.tid, status)
+            self._finished(thread, self.chance.open(thread, name))
+        elif name == "setsockopt":
+            self._finished(thread, self.sockets.set(thread))
+        elif name == "getsockopt":
+            thread.answer(self.sockets.get(thread))
         elif name == "listen":
             self.network.listens()
             thread.resume()
@@ -358,6 +359,13 @@ class Tracer:
         else:
             self._note(f"{process.name()} uses {name} with a timeout, which runs in real time")
             thread.resume()
+
+    def _finished(self, thread: TracedThread, status: int | None) -> None:
+        """Let a thread go on with what came while it was waited for, if there was anything."""
+        if status is None:
+            thread.resume()
+        else:
+            self.event(thread.tid, status)
 
     def _returned(self, thread: TracedThread) -> None:
         thread.registers.load()

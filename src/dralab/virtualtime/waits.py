@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import itertools
 from typing import Final
 
 from dralab.virtualtime.machine import FOREVER, ZERO
@@ -41,7 +42,7 @@ class ThreadWaits:
     def __init__(self, time: VirtualTime, turns: ThreadTurns | None) -> None:
         self._time = time
         self._turns = turns
-        self._orders = 0
+        self.orders = itertools.count()
 
     def begin(self, thread: TracedThread, call: TimedCall) -> None:
         """Handle a thread that has stopped before a waiting call."""
@@ -69,14 +70,13 @@ class ThreadWaits:
         else:
             ahead = self._time.offset + thread.process.skew
             deadline = timeout - (ahead if base is TimeoutBase.REALTIME else 0)
-        self._orders += 1
         thread.wait = ThreadWait(
             call=call,
             number=registers.number,
             arguments=arguments,
             place=registers.call_site,
             deadline=deadline,
-            order=self._orders,
+            order=next(self.orders),
         )
         if turns:
             turns.queue(thread)
