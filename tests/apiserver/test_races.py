@@ -114,6 +114,7 @@ def stores(sort):
     if sort == "memory":
         yield [None]
     else:
+        pytest.importorskip("greenlet")
         with FakeEtcd() as etcd:
             yield [EtcdAddress.read(etcd.url)] * (2 if sort == "two on etcd" else 1)
 

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 pytest.importorskip("grpc")
+pytest.importorskip("greenlet")
 
 from dralab.apiserver.http.connections.asgi import AsgiApp
 from dralab.apiserver.http.messages import ByteStream, HttpRequest
@@ -16,6 +17,7 @@ from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage.etcd import client as etcd_client
 from etcds import etcd_store
 from fakeetcd import FakeEtcd
+from waiting import until
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 FOOS = "/apis/example.com/v1/namespaces/default/foos"
@@ -249,6 +251,37 @@ def test_the_edge_reads_what_the_other_server_acknowledged(servers):
     assert (one.status, some.status, none.status, listed.status) == (200, 200, 404, 200)
     assert one.content == made.content
     assert len(orjson.loads(listed.content)["items"]) == 1
+
+
+def test_a_write_that_waits_for_another_s_keeps_no_other_request_waiting(etcd, servers):
+    here, there = servers
+    etcd.hold.clear()  # so that this server does not hear of the other's write
+    assert ask(there, "POST", MAPS, config("before"))[0] == 201
+
+    async def main():
+        edge = AsgiApp(here)
+        written = edge.submit(request("POST", MAPS, body=orjson.dumps(config("behind"))))
+        await asyncio.to_thread(until, lambda: "Txn" in etcd.calls)
+        read = await edge.submit(request("GET", MAPS, "resourceVersion=0"))
+        assert not written.done()
+        etcd.hold.set()
+        return read, await written
+
+    etcd.calls.clear()
+    read, written = asyncio.run(main())
+    assert (read.status, written.status) == (200, 201)
+
+
+def test_writes_wait_for_etcd_without_threads(etcd, servers):
+    etcd.calls.clear()
+    written = over_sockets(
+        servers[0],
+        *(request("POST", MAPS, body=orjson.dumps(config(f"m{n}"))) for n in range(40)),
+    )
+    assert {one.status for one in written} == {201}
+    assert etcd.calls.count("Txn") <= 10, "those that begin in one turn of the loop share one"
+    names = {thread.name.rpartition("_")[0] for thread in threading.enumerate()}
+    assert "writes" not in names
 
 
 @pytest.mark.parametrize(

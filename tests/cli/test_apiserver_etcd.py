@@ -6,6 +6,7 @@ from click.testing import CliRunner
 from dralab.cli.main import main
 
 pytest.importorskip("grpc")
+pytest.importorskip("greenlet")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("grpc")
+pytest.importorskip("greenlet")
 
 from dralab.apiserver.storage.etcd import EtcdAddress
 from dralab.cluster import Cluster, Options

@@ -157,6 +157,7 @@ def test_a_history_stays_linear_over_kills_of_the_server(durability: str, tmp_pa
 @pytest.mark.conformance
 def test_a_history_stays_linear_over_kills_of_one_of_two_servers(tmp_path: Path) -> None:
     pytest.importorskip("grpc")
+    pytest.importorskip("greenlet")
     with Etcd(tmp_path, options=("--unsafe-no-fsync",)) as etcd:
 
         def start() -> ServerProcess:

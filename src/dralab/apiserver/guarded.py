@@ -5,7 +5,8 @@ roles, quotas, addresses, policies, definitions (`docs/concepts/concurrency.md`)
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from operator import attrgetter
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -22,6 +23,17 @@ def is_held(lock: Any) -> bool:
     """Whether this thread holds a lock; assumed for locks that cannot tell."""
     held: Callable[[], bool] | None = getattr(lock, "_is_owned", None)
     return held is None or held()
+
+
+@contextmanager
+def released(lock: Any) -> Iterator[None]:
+    """Let other threads have a lock inside, however often this one holds it."""
+    held = lock._release_save() if is_held(lock) else None  # noqa: SLF001 - as Condition does
+    try:
+        yield
+    finally:
+        if held is not None:
+            lock._acquire_restore(held)  # noqa: SLF001 - the same
 
 
 class NotHeldError(AssertionError):

@@ -10,7 +10,7 @@ from typing import Final
 # As in `pyproject.toml`: an extra, and the modules that it brings.
 EXTRAS: Final[Mapping[str, Sequence[str]]] = {
     "distributed": ("distributed",),
-    "etcd": ("grpc", "google.protobuf"),
+    "etcd": ("greenlet", "hpack", "google.protobuf"),
     "grpc": ("grpc", "google.protobuf"),
     "gym": ("gymnasium",),
     "mcp": ("mcp",),

@@ -108,17 +108,13 @@ class Etcd:
     def __init__(self, *answers):
         self.answers = list(answers)
         self.sizes = []
-        self.go_on = threading.Event()
 
-    def __call__(self, request):
+    def __call__(self, request, done):
         self.sizes.append(len(request.success))
         if len(self.sizes) == 1:
-            assert self.go_on.wait(60)
-            return _done(1)
-        answer = self.answers.pop(0) if self.answers else _done(len(self.sizes))
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+            self.release = lambda: done(_done(1))
+        else:
+            done(self.answers.pop(0) if self.answers else _done(len(self.sizes)))
 
 
 def _done(revision):
@@ -152,7 +148,7 @@ def outcome(etcd, count=3):
     for thread in threads[1:]:
         thread.start()
     until(lambda: len(found._waiting) == count)
-    etcd.go_on.set()
+    etcd.release()
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()
@@ -203,13 +199,14 @@ def test_a_transaction_without_an_answer_leaves_all_its_writes_open():
 @contextmanager
 def gathered(store, count):
     """Let so many writes gather before the first transaction is answered."""
-    real, sizes, go_on = store._commits._transact, [], threading.Event()
+    real, sizes, held = store._commits._transact, [], []
 
-    def transact(request):
+    def transact(request, done):
         sizes.append(len(request.success))
         if len(sizes) == 1:
-            assert go_on.wait(60)
-        return real(request)
+            held.append(lambda: real(request, done))
+        else:
+            real(request, done)
 
     store._commits._transact = transact
     errors, threads = {}, []
@@ -225,7 +222,7 @@ def gathered(store, count):
         threads[-1].start()
         until(lambda: sizes and len(store._commits._waiting) == number)  # noqa: B023 - waits here
     yield sizes, errors
-    go_on.set()
+    held[0]()
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()

@@ -475,6 +475,25 @@ def test_a_server_that_is_behind_reads_nothing_and_writes_on(failing, impatient)
     other.close()
 
 
+def test_what_a_writer_here_knows_is_not_decoded_again(failing, monkeypatch):
+    _, store = failing
+    raw = b'{"metadata":{"name":"x"},"spec":1}'
+    mine = value(spec=1)
+    kv = pb.KeyValue(key=store.layout.path(WEB), value=raw, mod_revision=9, create_revision=7)
+    plain = store._stored(WEB, kv)
+    store._written[kv.key] = raw, mine
+    known = store._stored(WEB, kv)
+    assert (known.encoded, known.value) == (plain.encoded, plain.value)
+    assert (known.revision, known.created) == (plain.revision, plain.created)
+    assert known.value["spec"] is mine["spec"]
+    assert mine == value(spec=1), "its writer may have to write it again"
+    kv.value = raw.replace(b"1", b"2")
+    assert store._stored(WEB, kv).value["spec"] == 2, "that is another's"
+    monkeypatch.setattr(store.layout, "stored", None)
+    store.create(DB, value())
+    assert set(store._written) == {kv.key}, "nothing is kept of what is written"
+
+
 def test_what_is_not_in_the_stored_version_is_not_written(failing):
     etcd, store = failing
     with pytest.raises(Unstorable, match="its kind is stored in another version"):
@@ -589,7 +608,7 @@ def test_a_key_that_is_not_the_certificate_s_is_refused_before_etcd_is_asked(tmp
     now = WallClock().now()
     one, other = (tls.certificate(tmp_path / name, now) for name in "ab")
     files = {"cafile": str(one.ca), "certfile": str(one.certificate)}
-    EtcdAddress.read("etcd://a", keyfile=str(one.key), **files).check_certificates()
+    EtcdAddress.read("etcd://a", keyfile=str(one.key), **files).context()
     for key in (other.key, one.ca):
         address = EtcdAddress.read("etcd://a", keyfile=str(key), **files)
         with pytest.raises(StorageUnavailable, match=f"{key.name}, is not the key of"):

@@ -1,5 +1,6 @@
 """How all of an etcd is read, and when its history is forgotten."""
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from dralab.apiserver.storage import (  # noqa: E402 - needs etcd's messages
 from dralab.apiserver.storage.etcd import client as client_module  # noqa: E402
 from dralab.apiserver.storage.etcd import compaction, contents  # noqa: E402
 from dralab.apiserver.storage.etcd import leases as leases_module  # noqa: E402
-from dralab.apiserver.storage.etcd.client import EtcdClient  # noqa: E402
+from dralab.apiserver.storage.etcd.client import Called, EtcdClient  # noqa: E402
 from dralab.apiserver.storage.etcd.commits import Commits, Write  # noqa: E402
 from dralab.apiserver.storage.etcd.compaction import Compactor  # noqa: E402
 from dralab.apiserver.storage.etcd.layout import end_of  # noqa: E402
@@ -134,7 +135,7 @@ class Watched:
         self.ends = list(ends)
         self.done: list[str] = []
         self._reached = 7
-        self._connected = True
+        self._connected, self._missed = True, False
         self._over = SimpleNamespace(is_set=lambda: not self.ends, wait=self.done.append)
         self._client = SimpleNamespace(watch=self.watch)
         self.lock = nullcontext()
@@ -143,11 +144,11 @@ class Watched:
         self.done.append(f"watch {since}")
         return SimpleNamespace(close=lambda: self.done.append("close"))
 
-    def _follow_watch(self, _: object) -> bool:
+    def _follow_watch(self, _: object) -> None:
         end = self.ends.pop(0)
         if isinstance(end, Exception):
             raise end
-        return bool(end)
+        self._missed = bool(end)
 
     def _reload(self) -> None:
         self.done.append("reload")
@@ -162,7 +163,6 @@ class Watched:
         (True, True),  # compacted
         (False, False),  # cancelled by a member
         (StorageUnavailable("cut"), False),
-        (ValueError("of our own"), True),
     ],
 )
 def test_only_a_watch_that_may_have_missed_something_has_all_read_again(
@@ -175,19 +175,63 @@ def test_only_a_watch_that_may_have_missed_something_has_all_read_again(
     assert watched._connected is False
 
 
-def test_of_a_transaction_that_was_interrupted_each_write_looks_for_itself() -> None:
+class Brought:
+    """A watch that has brought some responses."""
+
+    def __init__(self, *responses: Any) -> None:
+        self.brought = list(responses)
+        self.is_over = False
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self.brought)
+
+    def responses(self) -> Iterator[Any]:
+        while self.brought:
+            yield self.brought.pop(0)
+
+    def close(self) -> None:
+        self.is_over, self.brought = True, []
+
+
+@pytest.mark.parametrize(
+    ("response", "misses"),
+    [
+        (pb.WatchResponse(canceled=True, compact_revision=9), True),
+        (pb.WatchResponse(canceled=True, cancel_reason="too slow"), False),
+        (SimpleNamespace(), True),  # an error of our own
+    ],
+)
+def test_a_watch_that_cannot_go_on_is_ended_and_nothing_after_it_is_applied(
+    response: Any, misses: bool
+) -> None:
+    store: Any = EtcdStore.__new__(EtcdStore)
+    store.lock, store.address, store._missed, store._events = nullcontext(), "etcd://x", False, []
+    store._watch = watch = Brought(response, pb.WatchResponse(events=[pb.Event()]))
+    store._hear()
+    assert (watch.is_over, store._missed, watch.brought) == (True, misses, [])
+
+
+def test_a_writer_that_is_interrupted_leaves_no_transaction_behind() -> None:
     calls: list[int] = []
 
-    def transact(request: Any) -> Any:
+    def transact(request: Any, done: Any) -> None:
         calls.append(len(request.success))
-        raise KeyboardInterrupt
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        header = pb.ResponseHeader(revision=2)
+        done(Called(pb.TxnResponse(succeeded=True, header=header), repeated=False))
 
-    put = pb.RequestOp(request_put=pb.PutRequest(key=b"/a"))
-    write = Write(b"/a", put, {b"/a": 0}, {}, 1, lambda _: None)
+    def write(path: bytes) -> Write:
+        put = pb.RequestOp(request_put=pb.PutRequest(key=path))
+        return Write(path, put, {path: 0}, {}, 1, lambda _: None)
+
+    commits, first, second = Commits(transact), write(b"/a"), write(b"/b")
     with pytest.raises(KeyboardInterrupt):
-        Commits(transact).carry_out(write)
-    assert calls == [1]
-    assert (write.alone, write.repeated, write.revision) == (True, True, 0)
+        commits.carry_out(first)
+    assert (first.revision, str(first.error)) == (0, "the writer was interrupted")
+    commits.carry_out(second)
+    assert (calls, second.revision) == ([1, 1], 2)
 
 
 def test_a_watch_asks_for_progress_and_for_large_answers_in_parts(
@@ -195,17 +239,18 @@ def test_a_watch_asks_for_progress_and_for_large_answers_in_parts(
 ) -> None:
     """Without progress a quiet server would not know how far it is; etcd sends neither unasked."""
     monkeypatch.setattr(client_module, "EtcdWatch", lambda *given: given)
-    client: Any = SimpleNamespace(_current=1, _members=["first", "second"])
-    _, number, member, wanted = EtcdClient.watch(client, b"/a", b"/b", 7)  # type: ignore[misc]
-    assert (number, member) == (1, "second")
+    members = [SimpleNamespace(connected=lambda name=name: name) for name in ("first", "second")]
+    client: Any = SimpleNamespace(current=1, members=members)
+    _, connection, wanted = EtcdClient.watch(client, b"/a", b"/b", 7)  # type: ignore[misc]
+    assert connection == "second"
     assert (wanted.key, wanted.range_end, wanted.start_revision) == (b"/a", b"/b", 7)
     assert (wanted.progress_notify, wanted.fragment) == (True, True)
 
 
 @pytest.mark.parametrize(("given", "then"), [(0, 1), (1, 2), (2, 0)])
 def test_the_next_member_is_asked_once_one_does_not_answer(given: int, then: int) -> None:
-    client: Any = SimpleNamespace(_current=given, _members=["a", "b", "c"])
+    client: Any = SimpleNamespace(current=given, members=["a", "b", "c"])
     EtcdClient.leave(client, (given + 1) % 3)
-    assert client._current == given, "another thread has left it before"
+    assert client.current == given, "another thread has left it before"
     EtcdClient.leave(client, given)
-    assert client._current == then
+    assert client.current == then

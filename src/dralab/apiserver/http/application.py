@@ -6,7 +6,6 @@ all others; `resources` implements the verbs, the transport the sockets.
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from threading import Lock
 from typing import Final, TypeVar
 from urllib.parse import parse_qs
 
@@ -50,6 +49,7 @@ from dralab.apiserver.http.routing import (
 )
 from dralab.apiserver.http.trying import refusal, tried, unavailable
 from dralab.apiserver.metrics.meters import now
+from dralab.apiserver.signals import ObjectTurns
 from dralab.apiserver.storage import (
     Damaged,
     Key,
@@ -65,7 +65,6 @@ Asked = TypeVar("Asked")
 WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
 DELETES: Final = WRITES | {"DELETE"}
 NOT_WRITTEN: Final = WriteOptions()  # of all requests, until they are found to write
-TURNS: Final = 256  # locks that objects of a shared store have between them
 
 
 class Application:
@@ -91,7 +90,7 @@ class Application:
         self.authentication = resources.context.authentication
         self.pages = Pages(resources, version or ServerVersion.of(resources.kinds.release), address)
         self.aggregated = AggregatedApis(self.pages.remote)
-        self._turns = [Lock() for _ in range(TURNS)]
+        self._turns = ObjectTurns()
 
     def admit(self, request: HttpRequest) -> None:
         """Authenticate a request from a socket by its head. ApiError: it is refused."""
@@ -174,7 +173,7 @@ class Application:
             return tried(request, store, lambda view: self._attempt(request, view))
         # Writers of the same object would only make each other retry.
         turn = (route.kind.hub, route.namespace, route.name)
-        with self._turns[hash(turn) % len(self._turns)]:
+        with self._turns.of(turn):
             return tried(request, store, lambda view: self._attempt(request, view))
 
     def _attempt(self, request: HttpRequest, view: StoreView) -> Answer:

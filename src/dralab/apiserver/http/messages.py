@@ -96,7 +96,7 @@ class HttpRequest:
     @property
     def brief(self) -> bool:
         """Whether other requests wait for it."""
-        return self.lane == LOOP
+        return self.lane in {LOOP, WRITES_LANE}
 
     @property
     def weight(self) -> int:

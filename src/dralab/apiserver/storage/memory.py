@@ -28,7 +28,7 @@ from dralab.apiserver.storage.errors import (
 )
 from dralab.apiserver.storage.objects import Change, Key, Listing, Stored, stamped
 from dralab.apiserver.storage.optimistic import OptimisticStore
-from dralab.apiserver.storage.store import Filter, Follower, Listener, StoreView
+from dralab.apiserver.storage.store import Filter, Follower, Listener, Loop, StoreView
 from dralab.values.json_types import JsonDict
 
 # Changes kept per collection. kube-apiserver keeps five minutes of etcd history and a window of
@@ -326,6 +326,9 @@ class MemoryStore:
 
     def refresh(self) -> None:
         """Do nothing: reads see every write."""
+
+    def read_in(self, loop: Loop | None) -> None:
+        """Do nothing: there are no other servers."""
 
     def view(self) -> StoreView:
         """Return the store of one request that computes outside of the lock."""

@@ -105,6 +105,26 @@ class StoreView(Protocol):
         ...
 
 
+class Loop(Protocol):
+    """The part of an asyncio loop that a store of several servers needs."""
+
+    def is_running(self) -> bool:
+        """Whether it calls anything at all."""
+        ...
+
+    def add_reader(self, fd: Any, callback: Callable[..., object], *args: Any) -> object:
+        """Call something when there is something to read."""
+        ...
+
+    def remove_reader(self, fd: Any) -> bool:
+        """Call it no more."""
+        ...
+
+    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any) -> object:
+        """Call something in the loop's thread."""
+        ...
+
+
 class Store(StoreView, Protocol):
     """Objects with one revision for all of them, and the log of their changes.
 
@@ -155,6 +175,10 @@ class Store(StoreView, Protocol):
 
     def refresh(self) -> None:
         """Make reads see everything that any server has acknowledged by now. StorageUnavailable."""
+        ...
+
+    def read_in(self, loop: Loop | None) -> None:
+        """Have a loop take in what other servers write, or none; to be called in its thread."""
         ...
 
     def view(self) -> StoreView:

@@ -8,11 +8,10 @@ here runs in parallel; other threads of the process share the store through its 
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from time import thread_time
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from dralab.api.status import ApiError
 from dralab.apiserver.access.fairness.flow_control import Flow
@@ -56,6 +55,9 @@ from dralab.apiserver.http.trying import refusal, write_failure
 from dralab.apiserver.storage import Compacted, StorageUnavailable, Store, Unstorable
 from dralab.apiserver.storage.watching import Hub, Subscription, TooManyWatchers
 from dralab.values.records import dataclass
+
+if TYPE_CHECKING:
+    from dralab.apiserver.http.connections.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -134,9 +136,9 @@ class AsgiApp(AsgiBase):
         )
         self._bookmarks: asyncio.TimerHandle | None = None
         self._apart: dict[str, Lane[Outcome | TakesLong]] = {}
-        self._refresher: ThreadPoolExecutor | None = None
         self._under_way: set[Promise[Outcome]] = set()
         self._outdated: list[Asked] = []
+        self._made_tasks: Tasks | None = None
         self._refreshing = False
         self._held = HELD
         self._failures_told: dict[type[StorageUnavailable], float] = {}  # when, in seconds
@@ -162,9 +164,9 @@ class AsgiApp(AsgiBase):
         for lane in self._apart.values():
             lane.close()
         self._apart.clear()
-        if self._refresher is not None:
-            self._refresher.shutdown(wait=False, cancel_futures=True)
-        self._refresher = None
+        if self._made_tasks is not None:
+            self.served.store.read_in(None)
+            self._made_tasks = None
         super().close()
 
     def admit(self, request: HttpRequest) -> None:
@@ -200,7 +202,7 @@ class AsgiApp(AsgiBase):
         if shared and self.served.reads_now(request):
             self._outdated.append((request, answered))
             if not self._refreshing:
-                self._refresh(asyncio.get_running_loop())
+                self._refresh()
         else:
             self._await_turn((request, answered))
 
@@ -246,32 +248,43 @@ class AsgiApp(AsgiBase):
                 self._finish,
                 leave_room=name == WAITING_LANE,
                 use=self._use,
+                tasks=self._tasks if name == WRITES_LANE else None,
             )
         return self._apart[name]
 
-    def _refresh(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _refresh(self) -> None:
         """Let a shared store catch up with other servers; then answer the waiting requests."""
-        waiting, self._outdated, self._refreshing = self._outdated, [], True
+        self._refreshing = True
 
-        def done(refreshed: asyncio.Future[None]) -> None:
+        def refresh() -> None:
+            refusal = None
+            waiting, self._outdated = self._outdated, []
+            try:
+                self.served.store.refresh()
+            except Exception as error:  # noqa: BLE001 - it is told to who waits
+                refusal = _unread(error)
             self._refreshing = False
-            if refreshed.cancelled():
-                return
-            error = refreshed.exception()
-            if error is None:
+            if refusal is None:
                 self._await_turn(*waiting)
             else:
-                refusal = _unread(error)
                 for _, future in waiting:
                     if not future.done():
                         future.set_result(refusal)
             if self._outdated:
-                self._refresh(loop)
+                self._refresh()
 
-        if self._refresher is None:
-            self._refresher = ThreadPoolExecutor(1, thread_name_prefix="refreshes")
-        asked = loop.run_in_executor(self._refresher, self.served.store.refresh)
-        asked.add_done_callback(done)
+        self._tasks.submit(refresh)
+
+    @property
+    def _tasks(self) -> "Tasks":
+        """Where requests wait for a shared store."""
+        lock = self.served.store.lock
+        if self._made_tasks is None or self._made_tasks.lock is not lock:
+            from dralab.apiserver.http.connections.tasks import Tasks
+
+            self._made_tasks = Tasks(lock)
+            self.served.store.read_in(self._made_tasks.loop)
+        return self._made_tasks
 
     @property
     def idle(self) -> bool:
@@ -342,7 +355,9 @@ class AsgiApp(AsgiBase):
         """Answer a request; a watch that has no `watch=` in its query begins here too."""
         served = self.served
         try:
-            answer = served.handle(request) if request.brief else served.handle_apart(request)
+            answer = (
+                served.handle(request) if request.lane == LOOP else served.handle_apart(request)
+            )
         except TakesLong as condition:
             return condition
         except StorageUnavailable as error:

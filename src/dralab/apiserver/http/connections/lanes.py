@@ -13,13 +13,16 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from time import thread_time
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from dralab.apiserver.access.fairness.flow_control import Flow
 from dralab.apiserver.access.fairness.queues import FairQueue, QueueFull
 from dralab.apiserver.cpu_use import CpuUse
 from dralab.apiserver.http.connections.promises import Promise
 from dralab.apiserver.http.messages import HttpRequest, program_of
+
+if TYPE_CHECKING:
+    from dralab.apiserver.http.connections.tasks import Tasks
 
 Answered = TypeVar("Answered")
 
@@ -59,6 +62,7 @@ class Lane(Generic[Answered]):
         *,
         leave_room: bool = False,
         use: CpuUse | None = None,
+        tasks: "Tasks | None" = None,
     ) -> None:
         self._free = threads  # below zero where flows that had none got one
         self._leave_room = leave_room
@@ -67,7 +71,8 @@ class Lane(Generic[Answered]):
         self._begun: Counter[Hashable] = Counter()
         # The further requests of flows that have as many threads as they may.
         self._held: dict[Hashable, deque[_WaitingRequest]] = {}
-        self._pool = ThreadPoolExecutor(threads + self._spare, thread_name_prefix=name)
+        self._pool = tasks or ThreadPoolExecutor(threads + self._spare, thread_name_prefix=name)
+        self._seconds = thread_time if tasks is None else tasks.seconds
         self._flow_of, self._answer, self._finish = flow_of, answer, finish
         self._use = CpuUse() if use is None else use
         self._queue: FairQueue[_WaitingRequest] = FairQueue(self._use)
@@ -111,12 +116,12 @@ class Lane(Generic[Answered]):
         The loop is woken once for all that is done by then: that takes a call of the system, and
         with a future of each thread three turns of the loop.
         """
-        began = thread_time()
+        began = self._seconds()
         try:
             answered, error = self._answer(waiting.request), None
         except BaseException as raised:  # noqa: BLE001 - it is told to who awaits the future
             answered, error = None, raised
-        self._done.append(_Done(waiting, answered, error, thread_time() - began))
+        self._done.append(_Done(waiting, answered, error, self._seconds() - began))
         if not self._told:
             self._told = True
             with suppress(RuntimeError):  # the loop is closed

@@ -91,9 +91,15 @@ class EtcdAddress:
             why = (error.strerror or str(error)).lower()
             raise AddressError(f"the {name} of etcd, {path}, cannot be read: {why}") from error
 
-    def check_certificates(self) -> None:
-        """Raise AddressError unless the files have certificates, and the key of the client's."""
+    def context(self) -> ssl.SSLContext | None:
+        """Return how members are reached over TLS; None: without. AddressError.
+
+        The files must have certificates, and the key of the client's.
+        """
+        if not self.secure:
+            return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.set_alpn_protocols(["h2"])
         authority = (self.file("cafile") or b"").decode("latin-1")
         try:
             context.load_verify_locations(cadata=authority)
@@ -109,6 +115,7 @@ class EtcdAddress:
                     f"the keyfile of etcd, {self.keyfile}, is not the key of the certificate in "
                     f"the certfile, {self.certfile}, both in PEM"
                 ) from error
+        return context
 
     def __str__(self) -> str:
         return f"{SCHEME}://{','.join(self.endpoints)}"

@@ -2,17 +2,20 @@
 
 A transaction costs a write of etcd's log, and a call, however much is in it. Writes are joined if
 none depends on another: what one compares, none of the others writes. If a joined transaction
-is refused, which one was to blame is not known, and each is sent alone.
+is refused, which one was to blame is not known, and each is sent alone. The thread that takes the
+answer of a transaction sends the next one: a writer may wait while it holds the store's lock.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
+from dralab.apiserver.signals import Signal
 from dralab.apiserver.storage.errors import StorageUnavailable
 from dralab.apiserver.storage.etcd._generated import etcd_v3_pb2 as pb
-from dralab.apiserver.storage.etcd.client import Called, EtcdRefused
+from dralab.apiserver.storage.etcd.client import Called, Done, EtcdRefused
 from dralab.apiserver.storage.etcd.revisions import place
 
 MOST: Final = 32  # writes of a transaction
@@ -39,32 +42,26 @@ class Write:
     ranges: Mapping[Range, int]
     size: int
     after: Callable[[int], None]
-    alone: bool = False
     repeated: bool = False  # an earlier try of this write may have happened
     revision: int = 0  # at which it happened; 0 if it did not
     found: pb.KeyValue | None = None  # what was there instead
     error: StorageUnavailable | None = None
     together: "tuple[Write, ...]" = ()  # all of its transaction, in their order
-    leads: bool = False
-    _turn: threading.Lock = field(default_factory=threading.Lock)
-
-    def __post_init__(self) -> None:
-        self._turn.acquire()
-
-    def wait(self) -> None:
-        """Wait until it is done, or has to lead the next transaction."""
-        self._turn.acquire()
-
-    def go_on(self) -> None:
-        """End the wait of its thread."""
-        self._turn.release()
+    done: Signal = field(default_factory=Signal)
 
 
 class Commits:
-    """Carries out writes by `transact`. Each is led by the thread of one of its writers."""
+    """Carries out writes by `transact`, which says from any thread what became of them.
 
-    def __init__(self, transact: Callable[[pb.TxnRequest], Called]) -> None:
-        self._transact = transact
+    `wait` waits until a signal is given from there.
+    """
+
+    def __init__(
+        self,
+        transact: Callable[[pb.TxnRequest, Done], None],
+        wait: Callable[[Signal], object] = Signal.wait,
+    ) -> None:
+        self._transact, self._wait = transact, wait
         self._lock = threading.Lock()
         self._waiting: list[Write] = []
         self._busy = 0
@@ -72,55 +69,48 @@ class Commits:
     def carry_out(self, write: Write) -> None:
         """Return once a write is done; its `error` is raised. StorageUnavailable, EtcdRefused."""
         with self._lock:
-            write.leads = self._busy < AT_ONCE
-            if write.leads:
-                self._busy += 1
-            else:
-                self._waiting.append(write)
-        if not write.leads:
-            write.wait()
-        if write.leads:
-            self._lead(write)
-        if write.alone:
-            self._send([write])
+            self._waiting.append(write)
+        if write.done.task is None:
+            self._begin()
+        else:  # with what others write that are ready now
+            write.done.task.after_others(self._begin)
+        self._wait(write.done)
         if write.error is not None:
             raise write.error
 
-    def _lead(self, first: Write) -> None:
+    def _begin(self) -> None:
+        """Send the next transaction, if none is on its way."""
         with self._lock:
-            chosen = _joined(first, self._waiting)
+            if self._busy >= AT_ONCE or not self._waiting:
+                return
+            chosen = _joined(self._waiting[0], self._waiting[1:])
             self._waiting = [each for each in self._waiting if each not in chosen]
-        try:
-            self._send(chosen)
-        finally:
-            with self._lock:
-                following = self._waiting.pop(0) if self._waiting else None
-                if following is None:
-                    self._busy -= 1
-                else:
-                    following.leads = True
-            if following is not None:
-                following.go_on()
-            for write in chosen:
-                if write is not first:
-                    write.go_on()
+            self._busy += 1
+        self._send(chosen)
 
     def _send(self, writes: list[Write]) -> None:
         # In the order of their places, which is that of their resource versions.
         writes = sorted(writes, key=lambda write: place(write.path))
         try:
-            called = self._transact(_request(writes))
-        except EtcdRefused as error:
-            _refuse(writes, error)
-        except StorageUnavailable as error:
-            for write in writes:
-                write.error = error
-        except BaseException:
-            for write in writes:  # those of other threads look for themselves
-                write.alone = write.repeated = True
+            self._transact(_request(writes), partial(self._end, writes))
+        except BaseException:  # the thread of one of the writers was interrupted
+            self._end(writes, StorageUnavailable("the writer was interrupted"))
             raise
-        else:
-            _settle(writes, called)
+
+    def _end(self, writes: list[Write], outcome: Called | StorageUnavailable) -> None:
+        """Note what became of a transaction; if it was refused, send each of its writes alone."""
+        if writes[0].done.given:
+            return  # they were told that it is not known
+        apart = not _settle(writes, outcome)
+        with self._lock:
+            self._busy += len(writes) - 1 if apart else -1
+        if apart:
+            for write in writes:
+                self._send([write])
+            return
+        self._begin()
+        for write in writes:
+            write.done.give()
 
 
 def _joined(first: Write, waiting: Iterable[Write]) -> list[Write]:
@@ -177,29 +167,22 @@ def _request(writes: list[Write]) -> pb.TxnRequest:
     )
 
 
-def _refuse(writes: list[Write], error: StorageUnavailable) -> None:
-    """Record that nothing was written: each write is then sent alone, to find the failing one."""
-    for write in writes:
-        if len(writes) > 1:
-            write.alone = True
-        else:
-            write.error = error
-
-
-def _settle(writes: list[Write], called: Called) -> None:
-    answer = called.answer
-    together = tuple(writes)
+def _settle(writes: list[Write], outcome: Called | StorageUnavailable) -> bool:
+    """Note what became of writes; return False if that has to be found out for each alone."""
+    alone = len(writes) == 1
+    if isinstance(outcome, StorageUnavailable):
+        if isinstance(outcome, EtcdRefused) and not alone:
+            return False
+        for write in writes:
+            write.error = outcome
+        return True
+    answer, together = outcome.answer, tuple(writes)
     for write in writes:
         if answer.succeeded:
-            write.revision, write.together, write.alone = (
-                int(answer.header.revision),
-                together,
-                False,
-            )
+            write.revision, write.together = int(answer.header.revision), together
             continue
-        write.repeated |= called.repeated
-        if len(writes) > 1:
-            write.alone = True
-        else:
+        write.repeated |= outcome.repeated
+        if alone:
             found = answer.responses[0].response_range.kvs
             write.found = found[0] if found else None
+    return alone or answer.succeeded

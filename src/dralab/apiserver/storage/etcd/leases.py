@@ -27,10 +27,13 @@ class EventLease:
         if key.resource != EVENTS:
             return 0
         with self._lock:
-            if not self._left:
-                self._lease, self._left = self._client.lease(self._seconds), SHARED
-            self._left -= 1
-            return self._lease
+            if self._left:
+                self._left -= 1
+                return self._lease
+        lease = self._client.lease(self._seconds)
+        with self._lock:
+            self._lease, self._left = lease, SHARED - 1
+        return lease
 
     def renew(self) -> None:
         """Let the next event begin a new lease; called every minute."""

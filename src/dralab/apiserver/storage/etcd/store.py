@@ -11,10 +11,13 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
+from dralab.apiserver.guarded import released
 from dralab.apiserver.metrics.families import ETCD_SECONDS, collection
 from dralab.apiserver.metrics.meters import Histograms, now
+from dralab.apiserver.signals import Signal
 from dralab.apiserver.storage.errors import (
     KeyExists,
     KeyMissing,
@@ -26,7 +29,7 @@ from dralab.apiserver.storage.errors import (
 from dralab.apiserver.storage.etcd import contents
 from dralab.apiserver.storage.etcd._generated import etcd_v3_pb2 as pb
 from dralab.apiserver.storage.etcd.address import EtcdAddress
-from dralab.apiserver.storage.etcd.client import EtcdClient, EtcdRefused
+from dralab.apiserver.storage.etcd.client import EtcdClient, EtcdRefused, EtcdWatch
 from dralab.apiserver.storage.etcd.commits import Commits, Range, Write
 from dralab.apiserver.storage.etcd.compaction import Compactor
 from dralab.apiserver.storage.etcd.layout import Layout, raw_of
@@ -35,7 +38,7 @@ from dralab.apiserver.storage.etcd.revisions import revision_of, version_of, who
 from dralab.apiserver.storage.etcd.views import EtcdView, Guards
 from dralab.apiserver.storage.memory import WINDOW, MemoryStore
 from dralab.apiserver.storage.objects import Change, Key, Stored, stamped
-from dralab.apiserver.storage.store import Follower
+from dralab.apiserver.storage.store import Follower, Loop
 from dralab.values.json_types import JsonDict
 
 logger = logging.getLogger(__name__)
@@ -62,14 +65,16 @@ class EtcdStore(MemoryStore):
         self.layout = Layout(address.prefix)
         self._client = EtcdClient(address)
         self._followers: list[Follower] = []
-        self._waiters: list[tuple[int, int, threading.Condition]] = []
+        self._waiters: list[tuple[int, int, Signal]] = []
         self._turn = 0
         # The last states that deleters here gave, by key and the revision they saw.
         self._farewells: dict[tuple[Key, int], JsonDict] = {}
+        # What writers here are about to write, by path: as it is stored, and as JSON.
+        self._written: dict[bytes, tuple[bytes, JsonDict]] = {}
         # Transactions of this server that wait for what came before them, by revision.
         self._ahead: dict[int, Sequence[Write]] = {}
         self._reached = 0  # the revision of etcd up to which all changes have been taken in
-        self._commits = Commits(self._client.transact)
+        self._commits = Commits(partial(self._client.call, "txn"), self._client.wait)
         self._calls = Histograms(
             "etcd_request_duration_seconds",
             "How long etcd took for a write.",
@@ -78,7 +83,9 @@ class EtcdStore(MemoryStore):
         )
         self.measured = (self._calls,)
         self._telling = 0  # the thread that takes in changes
-        self._watch: Any = None
+        self._watch: EtcdWatch | None = None
+        self._events: list[pb.Event] = []  # of a response that comes in parts
+        self._missed = False  # whether changes were compacted before they came
         self._connected = True  # or no watch is open, and memory is stale
         self._over = threading.Event()
         try:
@@ -126,6 +133,10 @@ class EtcdStore(MemoryStore):
     def view(self) -> EtcdView:
         """Return the store of one request; it writes only if nothing that it read has changed."""
         return EtcdView(self)
+
+    def read_in(self, loop: Loop | None) -> None:
+        """Have a server's loop take in etcd's answers and changes; to be called in its thread."""
+        self._client.read_in(loop, self._hear)
 
     def follow(self, follower: Follower) -> None:
         """Call `follower` with each change, in order, before its batch is announced.
@@ -218,6 +229,7 @@ class EtcdStore(MemoryStore):
             self._change(key, version, made(version))
 
         what = pb.RequestOp(request_put=put)
+        self._written[path] = raw, value
         try:
             write = self._transact(key, seen, guards, what, size=len(raw), after=after)
         except EtcdRefused as error:
@@ -227,6 +239,8 @@ class EtcdStore(MemoryStore):
             put.lease = self._lease.of(key)
             what = pb.RequestOp(request_put=put)
             write = self._transact(key, seen, guards, what, size=len(raw), after=after)
+        finally:
+            self._written.pop(path, None)
         found = write.found
         if write.revision:
             self._arrive(write)
@@ -322,12 +336,11 @@ class EtcdStore(MemoryStore):
         revision, together = write.revision, write.together
         write.together = ()  # else they would hold each other
         with self.lock:
-            if revision == self._reached + 1:
-                with self._taking():
-                    self._enter(revision, together)
-            elif revision > self._reached:
+            if revision > self._reached:
                 self._ahead[revision] = together
-                self._await(revision)
+                with self._taking():
+                    pass  # unless something else comes first
+        self._await(revision)
 
     def _enter(self, revision: int, together: Sequence[Write]) -> None:
         for write in together:
@@ -348,14 +361,17 @@ class EtcdStore(MemoryStore):
 
         With `asking`, the revision may be of a key that the watch does not look at.
         """
+        if self._reached >= revision:
+            return
+        reached = Signal()  # before the lock is held
         with self.lock:
             if self._reached >= revision:
                 return
-            condition = threading.Condition(self.lock)
             self._turn += 1
-            heapq.heappush(self._waiters, (revision, self._turn, condition))
+            heapq.heappush(self._waiters, (revision, self._turn, reached))
+        with released(self.lock):
             for pause in (SOON, *[BEHIND] * ASKED):
-                if condition.wait_for(lambda: self._reached >= revision or self._closed, pause):
+                if self._client.wait(reached, pause) or self._closed:
                     return
                 # A member that is behind does not answer, so it is asked again.
                 if asking and self._watch is not None:
@@ -364,47 +380,60 @@ class EtcdStore(MemoryStore):
 
     def _awaken(self) -> None:
         while self._waiters and (self._closed or self._waiters[0][0] <= self._reached):
-            heapq.heappop(self._waiters)[2].notify_all()
+            heapq.heappop(self._waiters)[2].give()
 
     def _run(self) -> None:
-        lost = False  # whether changes were compacted before they came
         while not self._over.is_set():
             try:
-                if lost:
+                if self._missed:
                     self._reload()
-                    lost = False
+                    self._missed = False
                 layout, since = self.layout, self._reached + 1
-                self._watch = watch = self._client.watch(layout.start, layout.end, since)
-                if self._over.is_set():
-                    watch.close()
-                lost = self._follow_watch(watch)
+                watch = self._client.watch(layout.start, layout.end, since)
+                with self.lock:
+                    self._watch, self._events = watch, []
+                self._follow_watch(watch)
             except StorageUnavailable as error:
                 logger.warning("the watch of %s: %s", self.address, error)
-            except Exception:
-                logger.exception("the watch of %s failed", self.address)
-                lost = True
             self._connected = False
             self._over.wait(AGAIN)
         with self.lock:
             self._awaken()
 
-    def _follow_watch(self, watch: Any) -> bool:
-        """Apply a watch's changes until it ends; return whether something is missing."""
-        events: list[pb.Event] = []
-        for response in watch:
-            self._connected = True
+    def _follow_watch(self, watch: EtcdWatch) -> None:
+        while not (watch.is_over or self._over.is_set()):
+            watch.wait()
+            self._hear()
+
+    def _hear(self) -> None:
+        """Apply what the watch has brought; end it if changes are missing."""
+        with self.lock:
+            watch = self._watch
+            if watch is None or not watch.has_news:
+                return
+            try:
+                for response in watch.responses():
+                    self._hear_response(watch, response)
+            except Exception:
+                logger.exception("the watch of %s failed", self.address)
+                self._missed = True
+                watch.close()
+
+    def _hear_response(self, watch: EtcdWatch, response: pb.WatchResponse) -> None:
+        self._connected = True
+        if response.compact_revision or response.canceled:
             if response.compact_revision:
-                return True
-            if response.canceled:
+                self._missed = True
+            else:
                 logger.warning("the watch of %s ends: %s", self.address, response.cancel_reason)
-                return False
-            events += response.events
-            if not response.fragment:
-                # The header's revision may be ahead of the changes, but for progress.
-                reached = 0 if events or response.created else response.header.revision
-                self._take_in(events, reached)
-                events = []
-        return False
+            watch.close()
+            return
+        self._events += response.events
+        if not response.fragment:
+            events, self._events = self._events, []
+            # The header's revision may be ahead of the changes, but for progress.
+            reached = 0 if events or response.created else response.header.revision
+            self._take_in(events, reached)
 
     def _take_in(self, events: Sequence[pb.Event], reached: int) -> None:
         with self.lock:
@@ -436,12 +465,22 @@ class EtcdStore(MemoryStore):
         if key is None:
             return
         there = event.type == pb.Event.PUT
-        stored = self.layout.stored(key, kv) if there else None
+        stored = self._stored(key, kv) if there else None
         version = version_of(kv.mod_revision, kv.key)
         self._change(key, version, stored)
         if there and stored is None:
             self._damaged[key] = version
             logger.warning("%s: %s cannot be read", self.address, "/".join(key))
+
+    def _stored(self, key: Key, kv: pb.KeyValue) -> Stored | None:
+        """Return the object that a key has, not decoded again if a writer here knows it."""
+        raw, value = self._written.get(kv.key, (b"", {}))
+        if not raw or raw != kv.value:
+            return self.layout.stored(key, kv)
+        # Its writer may yet write it again, with another revision.
+        own = {**value, "metadata": {**value["metadata"]}}
+        version = version_of(kv.mod_revision, kv.key)
+        return self.layout.written(key, own, raw, version, version_of(kv.create_revision, kv.key))
 
     def _change(self, key: Key, revision: int, stored: Stored | None) -> None:
         """Replace an object; None if it is deleted."""

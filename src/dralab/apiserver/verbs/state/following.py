@@ -11,6 +11,8 @@ from collections import deque
 from typing import Final
 
 from dralab.api.status import ApiError
+from dralab.apiserver.guarded import released
+from dralab.apiserver.signals import Signal
 from dralab.apiserver.storage import Change, StorageError, Store, Stored
 from dralab.apiserver.verbs.kinds.rules import Rules
 from dralab.values.json_types import JsonDict
@@ -30,6 +32,7 @@ class Following:
         self._waiting: deque[Change] = deque()
         self._moved = threading.Condition(store.lock)  # type: ignore[arg-type]  # an RLock
         self._taken = self._done = 0
+        self._settling: deque[tuple[int, Signal]] = deque()
         self._thread: threading.Thread | None = None
         self._over = False
         store.follow(self._take)
@@ -38,10 +41,14 @@ class Following:
         """Wait until the observers that may write have handled every write, their own included."""
         if not self.rules.writers(hub) or self._is_own_thread():
             return
-        with self._moved:
-            for _ in range(2):
-                taken = self._taken
-                self._moved.wait_for(lambda: self._done >= taken, SETTLED)  # noqa: B023 - waits here
+        for _ in range(2):
+            done = Signal()
+            with self._moved:
+                if self._done >= self._taken:
+                    return
+                self._settling.append((self._taken, done))
+            with released(self.store.lock):
+                done.wait(SETTLED)
 
     def close(self) -> None:
         """End the thread."""
@@ -91,7 +98,8 @@ class Following:
                         logger.warning("%s", error)
             with self._moved:
                 self._done += 1
-                self._moved.notify_all()
+                while self._settling and self._settling[0][0] <= self._done:
+                    self._settling.popleft()[1].give()
 
 
 def _value(stored: Stored | None) -> JsonDict | None:
