@@ -19,7 +19,10 @@ REASONS: Final = re.compile(r"^\d+/\d+ nodes are available: (.*?)(?:\.(?:\s|$)|$
 COUNT: Final = re.compile(r"^\d+ ")
 # The name of the sender is not part of the reason.
 WHOSE: Final = re.compile(r'^pods? "[^"]*"(?: is forbidden)?: ')
-GANG: Final = re.compile(r"^waiting for \d+ pods of gang ")
+OF_GROUPS: Final = (
+    (re.compile(r"^waiting for \d+ pods of gang "), "the gang is not complete"),
+    (re.compile(r"^group \S+ needs \d+ pods in one "), "no domain has room for the gang"),
+)
 
 
 @dataclass(slots=True)
@@ -191,11 +194,13 @@ def reasons(message: str) -> Iterator[str]:
     ['Insufficient cpu', 'Too many pods']
     >>> list(reasons('0/3 nodes are available: pod "default/p": ResourceClaim not created yet.'))
     ['ResourceClaim not created yet']
+    >>> list(reasons("group train-1 needs 4 pods in one rack; n-9 has room for 2"))
+    ['no domain has room for the gang']
     """
     match = REASONS.match(message)
     if match is None:
         found = WHOSE.sub("", message)
-        yield "the gang is not complete" if GANG.match(found) else found
+        yield next((told for pattern, told in OF_GROUPS if pattern.match(found)), found)
         return
     for part in match[1].split(", "):
         yield WHOSE.sub("", COUNT.sub("", part))
