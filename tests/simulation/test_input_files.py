@@ -76,7 +76,7 @@ def test_files_that_are_not_of_one_run_are_named(names, message):
     [
         ("jobs.json --grain 2", "--grain is not for input of Batsim"),
         ("log.swf --energy", "--energy is not for input of SWF"),
-        ("log.swf --scheduler fgd", "'fgd' is not one of fcfs, easy, easy-counting, conservative"),
+        ("log.swf --scheduler fgd", "'fgd' is not one of fcfs, easy, easy-counting, easy-sjbf, "),
         ("nodes.csv pods.csv --hosts 3", "--hosts is not for input of openb"),
         ("nodes.csv pods.csv --scheduler easy", "'easy' is not one of random, dotprod"),
         ("config.yaml pods.yaml --seed 3", "--seed is not for input of k8s-cluster-simulator"),

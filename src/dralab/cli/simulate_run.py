@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from dralab.simulation.engines.batch.engine import BatchSimulation
     from dralab.simulation.results.result import Result
 
-SCHEDULERS: Final = ("fcfs", "easy", "easy-counting", "conservative")
+SCHEDULERS: Final = (
+    "fcfs", "easy", "easy-counting", "easy-sjbf", "conservative", "conservative-counting",
+)  # fmt: skip
 POLICIES: Final = ("random", "dotprod", "clustering", "packing", "bestfit", "fgd", "firstfit")
 
 

@@ -11,7 +11,10 @@ from dralab.scenarios.errors import content_of
 from dralab.values.selections import selected
 
 # Names → modules below this package, in the order in which they are listed.
-MODULES: Final[Mapping[str, str]] = {"fgd": "fgd.published"}
+MODULES: Final[Mapping[str, str]] = {
+    "fgd": "fgd.published",
+    "backfilling": "backfilling",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,9 @@ from typing import Final
 from dralab.allocation.policy.policies import POLICIES as ALLOCATION_POLICIES
 
 # Rigid jobs on machines: `engines.batch`.
-JOBS: Final = ("fcfs", "easy", "easy-counting", "conservative")
+JOBS: Final = (
+    "fcfs", "easy", "easy-counting", "easy-sjbf", "conservative", "conservative-counting",
+)  # fmt: skip
 # Policies that choose nodes for pods: `engines.fast`.
 PODS: Final = (
     "random", "dotprod", "clustering", "packing", "bestfit", "fgd", "firstfit", "worstfit",

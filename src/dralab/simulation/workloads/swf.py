@@ -68,11 +68,15 @@ class SwfTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwfConversion:
-    """How lines become jobs. `grain` 0 keeps run times as they are."""
+    """How lines become jobs. `grain` 0 keeps run times as they are.
+
+    `full` also keeps jobs that use their whole walltime, which Batsim's converter drops.
+    """
 
     walltime_factor: float = 2.0
     requested_only: bool = False
     grain: int = 0
+    full: bool = False
 
 
 @dataclass(slots=True)
@@ -152,7 +156,7 @@ def jobs(
     for entry, line in zip(trace.entries, trace.lines, strict=True):
         limit = how.walltime_factor * entry.run
         walltime = entry.time_requested if how.requested_only else max(limit, entry.time_requested)
-        why = _dropped(entry, walltime)
+        why = _dropped(entry, walltime, full=how.full)
         if why:
             dropped[why] += 1
             continue
@@ -188,13 +192,14 @@ def jobs(
     )
 
 
-def _dropped(entry: SwfJob, walltime: float) -> str:
+def _dropped(entry: SwfJob, walltime: float, *, full: bool) -> str:
     """Return the reason that Batsim's converter drops a line; empty if it keeps it."""
     if entry.procs <= 0:
         return "no processors allocated"
     if entry.run <= 0:
         return "no run time"
-    return "" if walltime > entry.run else "a walltime not longer than the run time"
+    enough = walltime > entry.run or (full and walltime == entry.run)
+    return "" if enough else "a walltime not longer than the run time"
 
 
 def _text(value: float) -> str:

@@ -12,6 +12,7 @@ from tests.simulation.engines.batch.finished import run_batsim
 from dralab.scenarios.errors import DecisionError
 from dralab.simulation.engines.batch import outputs
 from dralab.simulation.engines.batch import run as runs
+from dralab.simulation.engines.batch.availability import Availability
 from dralab.simulation.engines.batch.engine import BatchOptions, BatchSimulation
 from dralab.simulation.engines.batch.messages import (
     CallMeLater,
@@ -20,7 +21,7 @@ from dralab.simulation.engines.batch.messages import (
     StartJob,
     SwitchPstate,
 )
-from dralab.simulation.engines.batch.schedulers import SCHEDULERS, Availability
+from dralab.simulation.engines.batch.schedulers import SCHEDULERS
 from dralab.simulation.host_sets import members
 from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.platforms.platform import plain
@@ -229,7 +230,7 @@ def test_machines_that_leave_take_no_new_job_until_they_are_back(workload_file, 
         '{"type": "machine_unavailable", "resources": "0", "timestamp": 5}\n'
         '{"type": "machine_available", "resources": "0", "timestamp": 30}\n'
     )
-    for scheduler in ("fcfs", "easy", "easy-counting", "conservative"):
+    for scheduler in SCHEDULERS:
         run = run_batsim([path], platform=None, scheduler=scheduler, events=events)
         times = [(r.started // S, r.ended // S) for r in run.records.values()]
         assert times == [(0, 10), (30, 40)], scheduler

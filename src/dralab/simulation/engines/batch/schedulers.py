@@ -3,18 +3,24 @@
 - `fcfs`: strictly in order; the head blocks everything behind it.
 - `easy`: EASY back-filling that knows machines, leftmost first (batsched's `easy_bf`).
 - `easy-counting`: EASY back-filling that only counts processors, as the textbook has it.
+- `easy-sjbf`: the same, but back-filling tries the shortest job first (Tsafrir et al.).
 - `conservative`: every job has a reservation (batsched's `conservative_bf`).
+- `conservative-counting`: the same, but reservations only count processors (Feitelson and Weil).
 
 A job wider than the machines, or without walltime where a reservation needs one, is rejected.
 """
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from dralab.simulation.engines.batch.availability import (
+    Availability,
+    CountedAvailability,
+    Reservation,
+)
 from dralab.simulation.engines.batch.messages import (
     BatchEvents,
     Decision,
@@ -27,118 +33,6 @@ from dralab.simulation.engines.batch.messages import (
 from dralab.simulation.engines.batch.waiting_jobs import NEVER, WaitingJobs
 from dralab.simulation.host_sets import all_machines, lowest
 from dralab.simulation.workloads.jobs import Job
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """Machines held from `start` until before `end`."""
-
-    start: int
-    end: int
-    machines: int
-
-
-class Availability:
-    """Free machines over time.
-
-    >>> free = Availability(0b1111)
-    >>> first = free.reserve_earliest(3, 10)
-    >>> second = free.reserve_earliest(2, 5)
-    >>> first.start, second.start, bin(second.machines)
-    (0, 10, '0b11')
-    """
-
-    def __init__(self, machines: int, now: int = 0) -> None:
-        self._begins = [now]
-        self._free = [machines]
-
-    @property
-    def now(self) -> int:
-        """The begin of the first slice."""
-        return self._begins[0]
-
-    def cut(self, now: int) -> None:
-        """Forget what was before `now`."""
-        first = bisect_left(self._begins, now)
-        if first == len(self._begins) or self._begins[first] != now:
-            first -= 1
-        if first > 0:
-            del self._begins[:first], self._free[:first]
-        self._begins[0] = max(now, self._begins[0])
-
-    def reserve_earliest(self, width: int, walltime: int) -> Reservation:
-        """Place `width` machines for `walltime` as early as possible, and hold them.
-
-        `width` must not be more than all machines: then there is always a place.
-        """
-        begins, free = self._begins, self._free
-        count = len(begins)
-        index = 0
-        while True:
-            start = begins[index]
-            common = free[index]
-            if common.bit_count() >= width:
-                end = start + walltime
-                last = index + 1
-                while last < count and begins[last] < end:
-                    common &= free[last]
-                    if common.bit_count() < width:
-                        break
-                    last += 1
-                else:
-                    placement = Reservation(start, end, lowest(common, width))
-                    self._hold(placement)
-                    return placement
-            index += 1
-
-    def cancel(self, placement: Reservation, now: int) -> None:
-        """Give back what a placement still holds from `now` on."""
-        start = max(placement.start, now, self._begins[0])
-        if start < placement.end:
-            first, last = self._split(start), self._split(placement.end)
-            for index in range(first, last):
-                self._free[index] |= placement.machines
-            self._merge(first, last)
-
-    def reserve(self, placement: Reservation) -> None:
-        """Hold given machines over a given time."""
-        self._hold(placement)
-
-    def _hold(self, placement: Reservation) -> None:
-        first, last = self._split(placement.start), self._split(placement.end)
-        for index in range(first, last):
-            self._free[index] &= ~placement.machines
-
-    def startable(self, widths: Iterable[int]) -> dict[int, int]:
-        """Return how long jobs of each width can run that start now; none where they cannot."""
-        begins, free = self._begins, self._free
-        left = sorted(widths)
-        found: dict[int, int] = {}
-        common = free[0]
-        for index in range(len(begins)):
-            common &= free[index]
-            count = common.bit_count()
-            while left and left[-1] > count:
-                width = left.pop()
-                if index:
-                    found[width] = begins[index] - begins[0]
-            if not left:
-                return found
-        return found | dict.fromkeys(left, NEVER - 1)
-
-    def _split(self, when: int) -> int:
-        """Return the index of the slice that begins at `when`, made where there is none."""
-        index = bisect_left(self._begins, when)
-        if index == len(self._begins) or self._begins[index] != when:
-            self._begins.insert(index, when)
-            self._free.insert(index, self._free[index - 1])
-        return index
-
-    def _merge(self, first: int, last: int) -> None:
-        for index in range(min(last, len(self._begins) - 1), max(first, 1) - 1, -1):
-            if self._free[index] == self._free[index - 1]:
-                del self._begins[index], self._free[index]
-
 
 WIDE: Final = "asks for more machines than there are"
 ENDLESS: Final = "has no walltime, which back-filling needs"
@@ -236,7 +130,7 @@ class CountingEasy(QueueingScheduler):
         for head in waiting:
             if head.width > self.usable.bit_count():
                 shadow, extra = self._shadow(head)
-                for job in waiting:
+                for job in self.candidates(waiting):
                     if self.usable == 0:
                         break
                     if job.width > self.usable.bit_count():
@@ -248,6 +142,10 @@ class CountingEasy(QueueingScheduler):
                         self._start_now(job, news.now)
                 return
             self._start_now(head, news.now)
+
+    def candidates(self, waiting: Iterable[Job]) -> Iterable[Job]:
+        """Return the jobs behind the head in the order in which they are back-filled."""
+        return waiting
 
     def _start_now(self, job: Job, now: int) -> None:
         self.expected[job.key] = (now + _walltime(job), job.width)
@@ -265,19 +163,29 @@ class CountingEasy(QueueingScheduler):
         return shadow, max(0, count - head.width)
 
 
+class ShortestFirstEasy(CountingEasy):
+    """EASY by counting that back-fills the job with the shortest walltime first."""
+
+    def candidates(self, waiting: Iterable[Job]) -> Iterable[Job]:
+        """Return the jobs by their walltimes; equal ones in the order of the queue."""
+        return sorted(waiting, key=_walltime)
+
+
 class _Reserving(QueueingScheduler):
     """Schedulers that plan ahead with an `Availability`."""
 
+    plan_of: type[Availability] = Availability
+
     def __init__(self) -> None:
         super().__init__()
-        self.plan = Availability(0)
+        self.plan = self.plan_of(0)
         self.held: dict[str, Reservation] = {}
         self.reserved: dict[str, Reservation] = {}
 
     def begin(self, beginning: SimulationBegins) -> None:
         """Plan with all machines."""
         super().begin(beginning)
-        self.plan = Availability(self.free)
+        self.plan = self.plan_of(self.free)
 
     def job_ended(self, job: Job, now: int) -> None:
         """Release the rest of its reserved walltime."""
@@ -292,7 +200,7 @@ class _Reserving(QueueingScheduler):
         self.plan.cut(news.now)
         if not (news.unavailable or news.available):
             return False
-        self.plan = Availability(all_machines(self.width) & ~self.unavailable, news.now)
+        self.plan = self.plan_of(all_machines(self.width) & ~self.unavailable, news.now)
         self.reserved = {}
         for placement in self.held.values():
             if placement.end > news.now:
@@ -305,8 +213,9 @@ class _Reserving(QueueingScheduler):
         if placement.start != self.plan.now:
             self.reserved[job.key] = placement
             return False
-        self.held[job.key] = placement
-        self.start(job, placement.machines)
+        machines = self.plan.machines_of(placement, self.usable)
+        self.held[job.key] = replace(placement, machines=machines)
+        self.start(job, machines)
         return True
 
     def release_reservation(self, job: Job) -> None:
@@ -403,6 +312,12 @@ class Conservative(_Reserving):
                 self.place(job)
 
 
+class CountingConservative(Conservative):
+    """Conservative back-filling whose reservations only count processors."""
+
+    plan_of = CountedAvailability
+
+
 def _walltime(job: Job) -> int:
     if job.walltime is None:
         raise ValueError(f"job {job.id} has no walltime")
@@ -413,5 +328,7 @@ SCHEDULERS: Final[Mapping[str, Callable[[], JobScheduler]]] = {
     "fcfs": Fcfs,
     "easy": Easy,
     "easy-counting": CountingEasy,
+    "easy-sjbf": ShortestFirstEasy,
     "conservative": Conservative,
+    "conservative-counting": CountingConservative,
 }
