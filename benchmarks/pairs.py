@@ -1,12 +1,13 @@
 """How much CPU time a request costs, beside another checkout of dralab: runs take turns.
 
-    python -m benchmarks.pairs OTHER [plain] [tls] [user] [mounted] [fan-out] [start]
+    python -m benchmarks.pairs OTHER [plain] [tls] [user] [mounted] [etcd] [fan-out] [start]
 
 OTHER is a checkout with its `.venv`. Both servers stay up and get the same load in short turns,
 in the order A B B A, so what else runs on the machine slows both alike. Counted is the CPU time of
 the server's threads. `plain` is without credentials; `tls` is the administrator with a token;
 `user` is a user of `--token-auth-file` who may do by RBAC what it does, beside the other checkout's
-administrator; `mounted` lets pods have a service account and its token.
+administrator; `mounted` lets pods have a service account and its token; `etcd` is as `tls`, with
+both stores in one etcd (`benchmarks.etcd` says which) under prefixes of their own.
 """
 
 import json
@@ -17,10 +18,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from benchmarks.apiserver import PODS, pod
+from benchmarks.etcd import etcd
 from benchmarks.load import load
 
 HERE = Path(__file__).parent.parent
@@ -28,7 +31,7 @@ ROUNDS = 12
 COUNT = 1_000
 STARTS = 12
 USER_TOKEN = "benchmark-user"
-KINDS = ("plain", "tls", "user", "mounted", "fan-out", "start")
+KINDS = ("plain", "tls", "user", "mounted", "etcd", "fan-out", "start")
 
 
 class Server:
@@ -40,12 +43,13 @@ class Server:
         place: Path,
         kind: str,
         wrap: Callable[[list[str]], list[str]] = list,
+        store: str = "",
     ) -> None:
         self.name = checkout.name
         place.mkdir(parents=True)
         config = place / "kubeconfig"
         help_text = _run(checkout, "apiserver", "--help")
-        options = ["--data", ":memory:"]
+        options = ["--data", ":memory:", *(["--store", store] if store else [])]
         if kind != "mounted":
             options += ["--no-service-accounts"]
         modern = "--plain" in help_text
@@ -135,9 +139,19 @@ def turns(rounds: int) -> Iterator[tuple[int, Sequence[int]]]:
         yield number, ((0, 1), (1, 0))[number % 2]
 
 
-def compare(kind: str, checkouts: Sequence[Path], place: Path) -> None:
+@contextmanager
+def stores(kind: str, place: Path) -> Iterator[Sequence[str]]:
+    """Yield where the servers keep their objects; nothing: in memory."""
+    if kind != "etcd":
+        yield ("", "")
+        return
+    with etcd(place, "--unsafe-no-fsync") as address:
+        yield (f"{address}?prefix=/first", f"{address}?prefix=/second")
+
+
+def compare(kind: str, checkouts: Sequence[Path], place: Path, addresses: Sequence[str]) -> None:
     servers = [
-        Server(checkout, place / kind / str(number), kind)
+        Server(checkout, place / kind / str(number), kind, store=addresses[number])
         for number, checkout in enumerate(checkouts)
     ]
     body = place / "pod.json"
@@ -204,7 +218,8 @@ def main() -> None:
             if kind == "start":
                 starts(checkouts, Path(place))
             else:
-                compare(kind, checkouts, Path(place))
+                with stores(kind, Path(place)) as addresses:
+                    compare(kind, checkouts, Path(place), addresses)
     print(f"load {os.getloadavg()[0]:.1f}, {time.monotonic() - began:.0f} s")
 
 

@@ -2,6 +2,8 @@
 
 import socket
 import struct
+import threading
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +13,9 @@ pytest.importorskip("hpack")
 
 from hpack import Encoder
 
+from dralab.apiserver.storage.etcd import client as etcd_client
 from dralab.apiserver.storage.etcd import http2
+from dralab.apiserver.storage.etcd._generated import etcd_v3_pb2 as pb
 from dralab.apiserver.storage.etcd.http2 import DEADLINE_EXCEEDED, UNAVAILABLE, Connection, Stream
 
 DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
@@ -261,3 +265,18 @@ def test_no_bytes_make_a_connection_raise(garbage, kinds):
         peer.write(sent + garbage + b"\0")
         peer.connection.close("over")
         assert peer.ended == [stream]
+
+
+@pytest.mark.parametrize("answers", [(), (b"\xff\xff",)])
+def test_an_answer_that_is_none_counts_as_lost(peer, answers):
+    told = []
+    member = SimpleNamespace(connection=peer.connection)
+    address = SimpleNamespace(endpoints=("m",))
+    client = SimpleNamespace(
+        current=0, members=[member], closed=threading.Event(), address=address, leave=lambda _: None
+    )
+    call = etcd_client._EtcdCall(client, "range", pb.RangeRequest(), told.append)
+    call._spent = etcd_client.PATIENCE
+    call.attempt()
+    peer.answer(1, *answers)
+    assert "is not one of etcd's" in str(told)

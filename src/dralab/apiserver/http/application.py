@@ -202,6 +202,8 @@ class Application:
 
     def _route(self, request: HttpRequest) -> Route | None:
         """Return where a request goes; None if it is not for a resource."""
+        if self._is_current(request.route):
+            return request.route
         parts = routing.segments_of(request.path)
         if routing.leads_to_resource(parts):
             with suppress(ApiError, NoSuchGroup):
@@ -210,13 +212,16 @@ class Application:
 
     def _routed(self, request: HttpRequest, parts: list[str]) -> Route:
         """Return where a request goes, as found before if its kind is still the one served."""
-        known, kinds = request.route, self.resources.context.kinds
-        if known is not None:
-            kind = known.kind
-            if kinds.get(kind.group, kind.version, kind.plural) is kind:
-                return known
-        found = request.route = routing.route(parts, kinds)
-        return found
+        if request.route is None or not self._is_current(request.route):
+            request.route = routing.route(parts, self.resources.context.kinds)
+        return request.route
+
+    def _is_current(self, route: Route | None) -> bool:
+        """Whether a route leads to a kind that is still the one served."""
+        if route is None:
+            return False
+        kind = route.kind
+        return self.resources.context.kinds.get(kind.group, kind.version, kind.plural) is kind
 
     def user_of(self, request: HttpRequest) -> User:
         """Return the user of a request, after impersonation. ApiError: 401, 403."""

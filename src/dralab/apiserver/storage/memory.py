@@ -104,6 +104,8 @@ class _Collection:
             self.put(change.before)
 
     def since(self, revision: int) -> list[Change]:
+        if not self.log or self.log[-1].revision <= revision:
+            return []
         found = []
         for change in reversed(self.log):
             if change.revision <= revision:
@@ -300,7 +302,7 @@ class MemoryStore:
             collection = self._collections.get(resource)
             self._check_floor(collection, since)
             found = [] if collection is None else collection.since(since)
-            if self._open:
+            if found and self._open:
                 announced = self._open[0].revision
                 found = [change for change in found if change.revision < announced]
             return found

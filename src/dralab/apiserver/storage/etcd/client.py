@@ -12,13 +12,19 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from dralab.apiserver.signals import Signal
 from dralab.apiserver.storage.errors import StorageUnavailable
 from dralab.apiserver.storage.etcd._generated import etcd_v3_pb2 as pb
 from dralab.apiserver.storage.etcd.address import AddressError, EtcdAddress
-from dralab.apiserver.storage.etcd.http2 import DEADLINE_EXCEEDED, UNAVAILABLE, Connection, Stream
+from dralab.apiserver.storage.etcd.http2 import (
+    DEADLINE_EXCEEDED,
+    UNAVAILABLE,
+    UNKNOWN,
+    Connection,
+    Stream,
+)
 from dralab.apiserver.storage.store import Loop
 from dralab.kernel.clock import SECOND, stopwatch
 
@@ -26,11 +32,12 @@ ATTEMPT: Final = 2.0  # seconds for one member to answer
 PATIENCE: Final = 8.0  # seconds in all, with pauses; a new leader is elected within two
 PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
 # Errors after which another member, or the same one later, may succeed. Whether a write happened
-# is unknown after each of them: CANCELLED, UNKNOWN, …, ABORTED, INTERNAL, ….
-PASSING: Final = frozenset({1, 2, DEADLINE_EXCEEDED, 10, 13, UNAVAILABLE})
+# is unknown after each of them: CANCELLED, …, ABORTED, INTERNAL, ….
+PASSING: Final = frozenset({1, UNKNOWN, DEADLINE_EXCEEDED, 10, 13, UNAVAILABLE})
 OK: Final = 0
 LOOKED_AFTER: Final = 0.25  # seconds between looks at what takes too long
 POLLED: Final = 0.005  # seconds after which a waiting thread reads itself: the loop may be held up
+LONGEST_POLLED: Final = 0.05  # seconds; each time it waits twice as long
 CLOSED: Final = "the store is closed"
 
 METHODS: Final[Mapping[str, tuple[str, type[Message]]]] = {
@@ -161,11 +168,12 @@ class EtcdClient:
         """
         if signal.task is not None:
             return signal.wait(None if timeout == math.inf else timeout)
-        until = stopwatch() + timeout * SECOND
-        while not signal.wait(POLLED):
+        until, pause = stopwatch() + timeout * SECOND, POLLED
+        while not signal.wait(pause):
             self.pump()
             if stopwatch() > until:
                 return signal.given
+            pause = min(2 * pause, LONGEST_POLLED)
         return True
 
     def pump(self) -> None:
@@ -268,23 +276,27 @@ class _EtcdCall:
             connection.call(self._path, self._message, stream)
 
     def _end(self, stream: Stream) -> None:
-        client, code = self._client, stream.code
+        client, code, details = self._client, stream.code, stream.details
         if code == OK:
-            answer = self._form.FromString(stream.messages[0])
-            self._done(Called(answer, self._turn > 0))
-            return
+            try:
+                answer = self._form.FromString(stream.messages[0])
+            except (IndexError, DecodeError):
+                code, details = UNKNOWN, "the answer is not one of etcd's"
+            else:
+                self._done(Called(answer, self._turn > 0))
+                return
         if client.closed.is_set():
             self._done(StorageUnavailable(CLOSED))
             return
         if code not in PASSING:
-            self._done(EtcdRefused(code, stream.details))
+            self._done(EtcdRefused(code, details))
             return
         client.leave(self._number)
         pause = PAUSES[min(self._turn // len(client.members), len(PAUSES) - 1)]
         self._spent += pause + (ATTEMPT if code == DEADLINE_EXCEEDED else 0.0)
         self._turn += 1
         if self._spent > PATIENCE:
-            why = f"{client.address.endpoints[self._number]}: {stream.details}"
+            why = f"{client.address.endpoints[self._number]}: {details}"
             self._done(StorageUnavailable(f"{client.address} does not answer ({why})"))
             return
         again = threading.Timer(pause, self.attempt)

@@ -44,7 +44,7 @@ from dralab.values.json_types import JsonDict
 logger = logging.getLogger(__name__)
 
 EVENT_TTL: Final = 3600  # seconds: kube-apiserver --event-ttl
-SOON: Final = 0.01  # seconds after which a member is asked how far its watch is,
+SOON: Final = 0.002  # seconds after which a member is asked how far its watch is,
 BEHIND: Final = 0.1  # seconds between such questions,
 ASKED: Final = 50  # and how many there are
 AGAIN: Final = 0.1  # seconds before a broken watch is begun again
