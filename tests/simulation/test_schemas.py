@@ -32,6 +32,9 @@ FILES = {
     "pods.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c}]}\n",
     "nodes.yaml": "apiVersion: v1\nkind: Node\nmetadata: {name: n}\nstatus: {allocatable: {cpu: 4}}\n",
     "ticks.yaml": "cluster:\n- metadata: {name: a}\n  status: {allocatable: {cpu: 1, pods: 3}}\n",
+    "jobs.csv": "job_name,organization,gpu_model,cpu_request,gpu_request,worker_num,submit_time,duration,"
+    "job_type\n1,1,A10,1,1,1,0,900,HP\n",
+    "machines.csv": "gpu_model,gpu_capacity_num,cpu_num,node_name\nA10,1,128,0\n",
     "azure.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,1,1\n",
     "mine.py": "class Mine:\n    def prefer(self, pod, node):\n        return 1\n",
     "busy.yaml": "fleet: {hosts: 2}\nworkload: {jobs: []}\n",
@@ -119,6 +122,9 @@ fleet: {openb: nodes.csv}
 workload: {openb: pods.csv, inflate: 1.3}
 scheduler: fgd
 ---
+fleet: {trace: machines.csv}
+workload: {trace: jobs.csv}
+---
 fleet: {hosts: 8}
 workload: {swf: log.swf, walltime_factor: 2, requested_only: true, grain: 1}
 scheduler: easy
@@ -180,7 +186,7 @@ seeds: [1, -2]
 BEYOND = {
     "scenario": r"^there is no (file|node) |must have the role master|^must be after `from`|^is for ticks"
     r"|^give `at`: with |^need `scheduler: |^must be whole seconds|^must be above 0|^must be given, as a duration above 0"
-    r"|is not CALL=KIND|^None is not a duration|^is unknown; known: .*gpus|is not a time such as",
+    r"|^must be after its arrival|^must be given, and be another|is not CALL=KIND|^None is not a duration|^is unknown; known: .*gpus|is not a time such as",
     "campaign": r"^there is no file|is not one of the schedulers|is not a metric",
 }
 

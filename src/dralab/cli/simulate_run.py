@@ -1,5 +1,6 @@
 """`dralab simulate run`: run a scenario, or the files of another simulator."""
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -19,11 +20,20 @@ from dralab.cli.errors import refusing
 from dralab.kernel.clock import SECOND
 from dralab.scenarios.errors import InputProblems
 from dralab.simulation import input_files
-from dralab.simulation.input_files import BATSIM, OPENB, SCENARIO, SWF, TICKS, InputFiles
+from dralab.simulation.input_files import (
+    BATSIM,
+    OPENB,
+    SCENARIO,
+    SWF,
+    TICKS,
+    TRACE,
+    InputFiles,
+)
 
 if TYPE_CHECKING:
     from dralab.simulation.engines.batch.engine import BatchSimulation
     from dralab.simulation.results.result import Result
+    from dralab.simulation.scenario.scenario import Scenario
 
 SCHEDULERS: Final = (
     "fcfs", "easy", "easy-counting", "easy-sjbf", "conservative", "conservative-counting",
@@ -179,6 +189,7 @@ class PreparedRun:
   dralab simulate run log.swf --hosts 128                     (SWF)
   dralab simulate run nodes.csv pods.csv --scheduler fgd      (openb)
   dralab simulate run config.yaml pods.yaml          (k8s-cluster-simulator)
+  dralab simulate run cluster_job_log cluster_machine_list   (public traces)
 """,
 )  # fmt: skip
 @options
@@ -194,10 +205,11 @@ def run(
     ticks: TickOptions,
     output: str = formats("json", "yaml", "table"),
 ) -> None:
-    """Run a scenario, or the files of Batsim, SWF, openb or k8s-cluster-simulator.
+    """Run a scenario, a public trace, or the files of another simulator.
 
     A scenario says fleet, workload, scheduler, life cycle, faults, seed and when to stop. Files of
-    other simulators are recognized by their content; give those of one run, in any order.
+    Batsim, SWF, openb, k8s-cluster-simulator and public traces (Philly, Alibaba, Google) are
+    recognized by their content; give those of one run, in any order.
     """
     with refusing(input_files.UnknownInputError, kind=click.UsageError):
         found = input_files.classified(files)
@@ -240,13 +252,38 @@ def _flat(summary: Mapping[str, Any]) -> dict[str, Any]:
 def _scenario(
     files: InputFiles, given: RunOptions, own: ScenarioOptions, problems: InputProblems
 ) -> PreparedRun:
-    from dralab.simulation import dispatch
-    from dralab.simulation.reports import run as reports
-    from dralab.simulation.results import outputs
     from dralab.simulation.scenario import scenario as scenarios
 
     file = files.by_role["scenario"][0]
-    loaded = scenarios.load(file, seed=given.seed, scheduler=given.scheduler, problems=problems)
+    return _loaded(
+        scenarios.load(file, seed=given.seed, scheduler=given.scheduler, problems=problems),
+        given,
+        own,
+    )
+
+
+def _trace(
+    files: InputFiles, given: RunOptions, own: ScenarioOptions, problems: InputProblems
+) -> PreparedRun:
+    from dralab.simulation.scenario import scenario as scenarios
+
+    pods, nodes = (files.by_role[f"trace-{holds}"][0].resolve() for holds in ("pods", "nodes"))
+    content = {
+        "name": pods.stem,
+        "fleet": {"trace": os.path.relpath(nodes, pods.parent)},
+        "workload": {"trace": pods.name},
+    }
+    loaded = scenarios.load(
+        pods, content=content, seed=given.seed, scheduler=given.scheduler, problems=problems
+    )
+    return _loaded(loaded, given, own)
+
+
+def _loaded(loaded: "Scenario", given: RunOptions, own: ScenarioOptions) -> PreparedRun:
+    from dralab.simulation import dispatch
+    from dralab.simulation.reports import run as reports
+    from dralab.simulation.results import outputs
+
     wanted = loaded.outputs.but(report=given.folder, parquet=own.parquet, picture=own.picture)
     outputs.check(wanted.report, parquet=wanted.parquet, picture=wanted.picture)
     work = dispatch.begin(
@@ -425,4 +462,5 @@ FORMATS: Final[Mapping[str, tuple[type[Any], tuple[str, ...], Callable[..., Prep
     SWF: (SwfOptions, JOBS, _swf),
     OPENB: (OpenbOptions, ("scheduler", "seed", "write", "resume", "lenient"), _openb),
     TICKS: (TickOptions, (), _ticks),
+    TRACE: (ScenarioOptions, ("scheduler", "seed", "write", "resume", "lenient"), _trace),
 }

@@ -20,6 +20,7 @@ from dralab.simulation.results.metrics import definition_of
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario import scenario as scenarios
 from dralab.simulation.scenario.scenario import Scenario
+from dralab.simulation.traces import formats as traces
 
 # Of a workload that says nothing of machines, the field of a scenario that reads it.
 READERS: Final[Mapping[str, str]] = {".swf": "swf", ".json": "batsim", ".csv": "openb"}
@@ -39,9 +40,9 @@ def simulate(
 
     `scenario` is a file, the mapping of one (paths in it count from the current directory), or a
     workload alone: a log in the Standard Workload Format (`.swf`), Batsim's jobs (`.json`), the
-    pods of an openb trace (`.csv`), or a pandas.DataFrame with a pod a row, columns named as the
-    fields of `workload.pods`. A workload alone needs a `fleet`, the field of that name of a
-    scenario: `{"hosts": 128}`. `scheduler` (a name, `file.py:Class`, or a class such as a `Policy`)
+    pods of openb or another public trace (`.csv`), or a pandas.DataFrame with a pod a row, columns
+    named as the fields of `workload.pods`. A workload alone needs a `fleet`, the field of that name
+    of a scenario: `{"hosts": 128}`. `scheduler` (a name, `file.py:Class`, or a class of a `Policy`)
     and `seed` replace what the scenario says. A class of yours runs in an `engine`: "fast" (the
     default), "ticks", "cluster" (the whole of `dralab up`) or "batch" (jobs on machines, and the
     default for them). `progress` gets the simulated seconds, the tasks
@@ -120,6 +121,8 @@ def load(
     reader = READERS.get(path.suffix)
     if reader is None:
         return scenarios.load(path, **how)
+    if reader != "swf" and traces.format_of(path) is not None:
+        reader = "trace"
     content: dict[str, Any] = {"name": path.stem, "fleet": fleet, "workload": {reader: path.name}}
     return scenarios.load(path.resolve(), content=content, **how)
 

@@ -10,12 +10,15 @@ import orjson
 
 from dralab.files.reading import open_file
 from dralab.simulation.scenario.simulator_config import ENDINGS
+from dralab.simulation.traces import formats as traces
+from dralab.simulation.workloads import azure
 
 SCENARIO: Final = "scenario"
 BATSIM: Final = "Batsim"
 SWF: Final = "SWF"
 OPENB: Final = "openb"
 TICKS: Final = "k8s-cluster-simulator"
+TRACE: Final = "a public trace"
 # Roles of files → their formats, and how a message calls them.
 ROLES: Final[Mapping[str, tuple[str, str]]] = {
     "scenario": (SCENARIO, "a scenario"),
@@ -25,6 +28,8 @@ ROLES: Final[Mapping[str, tuple[str, str]]] = {
     "trace": (SWF, "an SWF trace"),
     "nodes": (OPENB, "nodes of an openb trace"),
     "pods": (OPENB, "pods of an openb trace"),
+    "trace-pods": (TRACE, "the jobs of a public trace"),
+    "trace-nodes": (TRACE, "the machines of a public trace"),
     "config": (TICKS, "a configuration of k8s-cluster-simulator"),
     "manifests": (TICKS, "manifests of pods"),
 }
@@ -35,7 +40,9 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     SWF: ("trace",),
     OPENB: ("nodes", "pods"),
     TICKS: ("config", "manifests"),
+    TRACE: ("trace-pods", "trace-nodes"),
 }
+REQUESTS: Final = "requests"
 HEAD: Final = 64 * 1024
 OF_SCENARIO: Final = re.compile(rb'^(?:fleet|workload)\s*:|"(?:fleet|workload)"\s*:', re.MULTILINE)
 OF_CONFIG: Final = re.compile(
@@ -65,6 +72,9 @@ def classified(paths: Iterable[Path]) -> InputFiles:
     by_role: dict[str, tuple[Path, ...]] = {}
     for path in paths:
         role = _role(path)
+        if role == REQUESTS:
+            told = "name it in a scenario, as `azure` of a service in `workload.serving`"
+            raise UnknownInputError(f"{path} has requests of a service: {told}")
         by_role[role] = (*by_role.get(role, ()), path)
     formats = {ROLES[role][0] for role in by_role}
     if len(formats) > 1:
@@ -90,6 +100,11 @@ def _role(path: Path) -> str:
     if path.suffix == ".xml":
         return "platform"
     head = _head(path)
+    found = traces.format_of(path, head)
+    if found is not None:
+        return f"trace-{found.holds}"
+    if head.startswith(",".join(azure.COLUMNS).encode()):
+        return REQUESTS
     if path.suffix == ".swf" or head.startswith(b";") or _is_job_of_swf(head):
         return "trace"
     if path.suffix == ".csv":

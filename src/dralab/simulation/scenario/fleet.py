@@ -33,6 +33,7 @@ from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.platforms.platform import Platform, plain
 from dralab.simulation.scenario import simulator_config
 from dralab.simulation.scenario.simulator_config import TickConfig
+from dralab.simulation.traces import formats as traces
 from dralab.simulation.workloads import openb
 from dralab.simulation.workloads.openb import GpuNode
 from dralab.values import json_schema
@@ -139,6 +140,7 @@ FORMS: Final = {
     "nodes": rows(NODE, least=1, always=False),
     "hosts": whole("So many machines for rigid jobs.", 1),
     "openb": file("The nodes of an openb trace: CSV."),
+    "trace": file("The machines of a public trace, which is told by its content."),
     "platform": file("A SimGrid platform: XML."),
     "manifests": file("Nodes, ResourceSlices, DeviceClasses: YAML."),
     "shape": row(SHAPE, "A sample, as of `dralab generate`.", always=False),
@@ -160,6 +162,8 @@ def read(given: Given, problems: InputProblems) -> ScenarioFleet:
             fleet = ScenarioFleet(platform=plain(given.hosts))
         case "openb":
             fleet = ScenarioFleet(nodes=tuple(openb_nodes(given.openb, problems)))
+        case "trace":
+            fleet = ScenarioFleet(nodes=traces.nodes(given.trace, problems))
         case "platform":
             fleet = ScenarioFleet(platform=simgrid_xml.read(given.platform, master=given.master))
         case "manifests":

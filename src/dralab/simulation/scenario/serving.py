@@ -93,7 +93,9 @@ SERVING: Final = Table(
         "peak": number("The busiest hour beside the mean.", 1, default=1.8),
         "tokens": row(TOKENS),
         "azure": file("Requests of an Azure LLM inference trace, again and again: CSV."),
-        "groups": rows(GROUP, least=1, required=True),
+        "groups": rows(GROUP, least=1, required=True).checked(
+            lambda found: "" if found else "must have at least one group of replicas"
+        ),
     },
     one_of=("requests", "azure"),
 )  # fmt: skip

@@ -25,6 +25,7 @@ from dralab.scenarios.tables import (
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario import generated, manifests, serving
 from dralab.simulation.scenario.generated import of_delays
+from dralab.simulation.traces import formats as traces
 from dralab.simulation.workloads import batsim, openb, swf
 from dralab.simulation.workloads.jobs import Delay, Job, Workload
 from dralab.simulation.workloads.openb import PodRequest
@@ -92,6 +93,7 @@ FORMS: Final = {
     "batsim": file("Batsim's jobs and profiles: JSON."),
     "swf": file("A log in the Standard Workload Format."),
     "openb": file("The pods of an openb trace: CSV."),
+    "trace": file("The pods of a public trace, which is told by its content."),
     "manifests": file("Pods, Jobs and what they need: YAML."),
 }
 INFLATE: Final = field(
@@ -162,6 +164,8 @@ def _read(
         case "openb":
             pods = tuple(openb_pods(given.openb, problems))
             return ScenarioWorkload(pods=pods, inflate=given.inflate)
+        case "trace":
+            return ScenarioWorkload(pods=traces.pods(given.trace, problems))
         case "manifests":
             pods, objects = manifests.read(given.manifests, problems)
             return ScenarioWorkload(pods=pods, objects=objects)

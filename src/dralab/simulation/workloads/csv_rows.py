@@ -2,14 +2,18 @@
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
+from dralab.files.reading import open_file
 from dralab.scenarios.errors import InputError, InputProblems, content_of
 
 LARGEST: Final = 1 << 53
+LONGEST_HEADER: Final = 64 * 1024
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,28 @@ def csv_rows(
             problems.about(InputError(path, problem, line=reader.line_num))
             continue
         yield CsvRow(path, reader.line_num, dict(zip(names, cells, strict=True)))
+
+
+def each_row(
+    path: Path,
+    columns: Sequence[str],
+    problems: InputProblems,
+    make: Callable[[CsvRow], Iterator[Item]],
+    header: Sequence[str] | None = None,
+) -> Iterator[Item]:
+    """Yield what is made of each row; rows that cannot be used are problems."""
+    for row in csv_rows(path, columns, problems, header):
+        try:
+            yield from make(row)
+        except InputError as error:
+            problems.about(error)
+
+
+def has_header(path: Path, columns: Sequence[str]) -> bool:
+    """Return whether the first line of a file names columns."""
+    with open_file(path) as file:
+        line = file.readline(LONGEST_HEADER).decode("utf-8-sig", "replace")
+    return {*columns} <= {cell.strip().strip('"') for cell in line.split(",")}
 
 
 def _rows(path: Path, reader: Iterator[list[str]]) -> Iterator[list[str]]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from dralab.scenarios.errors import InputError, InputProblems
-from dralab.simulation.workloads.csv_rows import CsvRow, csv_rows
+from dralab.scenarios.errors import InputProblems
+from dralab.simulation.workloads.csv_rows import CsvRow, each_row
 
 WHOLE_GPU: Final = 1000
 NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
@@ -92,16 +92,15 @@ def _read(
 ) -> Iterator[Item]:
     problems = InputProblems() if problems is None else problems
     seen: dict[str, int] = {}
-    for row in csv_rows(path, columns, problems):
-        try:
-            item = make(row)
-            if item.name in seen:
-                raise row.error("name", f"{item.name!r} is already in line {seen[item.name]}")
-        except InputError as error:
-            problems.about(error)
-            continue
+
+    def new(row: CsvRow) -> Iterator[Item]:
+        item = make(row)
+        if item.name in seen:
+            raise row.error("name", f"{item.name!r} is already in line {seen[item.name]}")
         seen[item.name] = row.line
         yield item
+
+    return each_row(path, columns, problems, new)
 
 
 def _node(row: CsvRow) -> GpuNode:
