@@ -42,12 +42,7 @@ class Connection(asyncio.Transport):
     def __init__(self, server: HttpServer) -> None:
         super().__init__()
         self.answered: Callable[[], None] = lambda: None
-        inner = server._server  # noqa: SLF001 - uvicorn's, which makes protocols
-        loop = asyncio.get_running_loop()
-        protocol: Any = inner.config.http_protocol_class
-        self.protocol = protocol(
-            config=inner.config, server_state=inner.server_state, app_state={}, _loop=loop
-        )
+        self.protocol = server.accept(asyncio.get_running_loop())
         self.protocol.connection_made(self)
 
     def ask(self, method: str, path: str, agent: str, value: object = None) -> None:

@@ -162,7 +162,7 @@ class Gate(AsgiApp):
         # Without the server's short cut, which would bypass the log.
         scope = {**scope, "extensions": {}}
         call = ApiCall(scope["method"], scope["path"], scope["query_string"].decode())
-        # uvicorn's cycle of request and response: ASGI has no word for a broken connection.
+        # The server's own exchange: ASGI has no word for a broken connection.
         transport = send.__self__.transport
         with self._lock:
             self._calls.append(call)

@@ -134,7 +134,7 @@ class CommandWorld(TrialWorld):
         self._ticked: int = self.engine.clock.now()
         self._closing = 0
         # It would tell of each connection that a fault breaks.
-        log = logging.getLogger("uvicorn.error")
+        log = logging.getLogger("dralab.apiserver.http.connections")
         level = log.level
         log.setLevel(logging.CRITICAL)
         try:

@@ -10,8 +10,9 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from dralab.apiserver.http.connections.asgi_base import AsgiLimits, Outcome
+from dralab.apiserver.http.connections.exchanges import ServedConnections
+from dralab.apiserver.http.connections.http_connections import HttpConnection
 from dralab.apiserver.http.connections.promises import Promise
-from dralab.apiserver.http.connections.serving import SocketlessServer
 from dralab.apiserver.http.messages import HttpRequest
 from dralab.testing.gate import PLACE, FaultyGate, GatedProcess, GateSurroundings, ProgramEdge
 from dralab.testing.virtual_loop import VirtualLoop
@@ -39,7 +40,7 @@ class MemoryServer:
         self.loop = VirtualLoop(  # type: ignore[abstract]  # the rest of asyncio's says that it is not there
             around.engine, around.engine.clock, around=turn
         )
-        self._connections = SocketlessServer(self._edge)
+        self._connections = ServedConnections(self._edge)
 
     @staticmethod
     def url(name: str) -> str:
@@ -50,7 +51,7 @@ class MemoryServer:
         """Return the server's end of a connection; None: nothing listens there."""
         if host != NAME or port != PORT:
             return None
-        return self.loop, self._connections.accept(self.loop)
+        return self.loop, HttpConnection(self._connections, self.loop)
 
     def close(self) -> None:
         """Clean up at the end of the trial."""

@@ -503,8 +503,8 @@ def test_a_header_with_a_line_break_is_not_sent(text: str) -> None:
 
 
 def test_what_never_comes_is_not_waited_for(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dralab.apiserver.http.connections.serving.HEAD_TIME", 0.1)
-    monkeypatch.setattr("dralab.apiserver.http.connections.serving.IDLE", 0.1)
+    monkeypatch.setattr("dralab.apiserver.http.connections.http_connections.HEAD_TIME", 0.1)
+    monkeypatch.setattr("dralab.apiserver.http.connections.http_connections.IDLE", 0.1)
     server = start()
     connections = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(3)]
     connections[1].sendall(b"GET /slo")  # the rest of a head
