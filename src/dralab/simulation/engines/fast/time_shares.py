@@ -78,9 +78,17 @@ class SharePolicy(Protocol):
     with `strict` a job without a share does not get GPUs that are left over.
     """
 
-    aware: bool
-    packs: bool
-    strict: bool
+    @property
+    def aware(self) -> bool:
+        """Whether it knows speeds."""
+
+    @property
+    def packs(self) -> bool:
+        """Whether jobs may share GPUs."""
+
+    @property
+    def strict(self) -> bool:
+        """Whether jobs without a share get nothing."""
 
     def shares(self, asked: ShareRequest) -> Mapping[Unit, Floats]:
         """Return the share of each job or pair, by its numbers, on each model."""
@@ -145,6 +153,7 @@ class TimeShares:
         return [all(each.job.speed(grant.of(each), 0) for each in unit) for grant in grants]
 
     def _number(self) -> None:
+        self._jobs = sum(len(unit) == 1 for unit in self.units)
         self._row = {numbers_of(unit): row for row, unit in enumerate(self.units)}
 
     def _forget(self) -> None:
@@ -215,7 +224,7 @@ class TimeShares:
             able = self._runs[:, model] & (column > 0 if self.policy.strict else True)
             keys = (-self._share[:, model], -self._owed[:, model], -column)
             for row in np.lexsort(keys).tolist():
-                if not left:
+                if not left or len(taken) == self._jobs:
                     break
                 unit = self.units[row]
                 gpus = unit[0].job.gpus
