@@ -22,10 +22,19 @@ def head(found: Reproduction) -> str:
     parts += ["```console", f"$ dralab reproduce {found.name}{data}", "```", ""]
     parts += [f"Time there: {found.time_there}. Time here: {seconds(found.time_here)} of one core."]
     if found.data:
-        parts += ["", "## Data", "", "Get these files from their authors and put them into one"]
-        parts += ["directory. dralab does not ship them.", "", "| file | from | licence |"]
-        parts += ["|---|---|---|"]
-        parts += [f"| `{each.name}` | <{each.address}> | {each.licence} |" for each in found.data]
+        parts += [
+            "",
+            "## Data",
+            "",
+            "Get these files from their authors and put them into one directory.",
+        ]
+        parts += ["dralab does not ship them.", "", "| files | from | licence |", "|---|---|---|"]
+        places: dict[tuple[str, str], list[str]] = {}
+        for each in found.data:
+            places.setdefault((each.address, each.licence), []).append(f"`{each.name}`")
+        parts += [
+            f"| {', '.join(names)} | <{url}> | {how} |" for (url, how), names in places.items()
+        ]
     parts += ["", "## The experiment", "", found.text.strip(), "", "## Results", ""]
     return "\n".join(parts)
 

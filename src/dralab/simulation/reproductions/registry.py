@@ -14,6 +14,7 @@ from dralab.values.selections import selected
 MODULES: Final[Mapping[str, str]] = {
     "fgd": "fgd.published",
     "backfilling": "backfilling",
+    "batkube": "batkube",
 }
 
 
