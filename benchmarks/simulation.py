@@ -22,11 +22,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from dralab.simulation import dispatch
+from dralab.simulation.engines import placement as experiment
 from dralab.simulation.engines.batch import outputs
 from dralab.simulation.engines.batch import run as runs
 from dralab.simulation.engines.external.run import ExternalRun
 from dralab.simulation.lifecycle.model import Pod
-from dralab.simulation.reproductions.fgd import experiment
 from dralab.simulation.scenario import scenario as scenarios
 from dralab.simulation.workloads import openb
 from dralab.simulation.workloads.openb import GpuNode, PodRequest

@@ -399,8 +399,8 @@ def _jobs(
 def _openb(
     files: InputFiles, given: RunOptions, own: OpenbOptions, problems: InputProblems
 ) -> PreparedRun:
+    from dralab.simulation.engines.placement import PlacementRun, write_curve
     from dralab.simulation.reproductions.fgd import page as pages
-    from dralab.simulation.reproductions.fgd.experiment import PlacementRun, write_curve
     from dralab.simulation.scenario.scenario import placement
 
     scenario = placement(

@@ -10,9 +10,9 @@ from dralab.simulation.engines.cluster.run import ClusterRun
 from dralab.simulation.engines.external.run import ExternalRun
 from dralab.simulation.engines.fast.run import FastRun
 from dralab.simulation.engines.fast.ticks import TickRun
+from dralab.simulation.engines.placement import PlacementRun
 from dralab.simulation.engines.scenario_run import ScenarioRun
 from dralab.simulation.policies.chance import unseeded
-from dralab.simulation.reproductions.fgd.experiment import PlacementRun
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario.scenario import Scenario
 from dralab.simulation.scenario.schedulers import EXTERNAL, OWN, TICKS

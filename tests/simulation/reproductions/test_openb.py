@@ -19,8 +19,8 @@ from dralab.scheduling.kinds import KindScores
 from dralab.scheduling.pods import changed
 from dralab.scheduling.shares import SharedGpus, Shares, allows
 from dralab.simulation.dispatch import begin
+from dralab.simulation.engines import placement as experiment
 from dralab.simulation.engines.fragmentation import Fragmentation, typical_pods
-from dralab.simulation.reproductions.fgd import experiment
 from dralab.simulation.results import metrics
 from dralab.simulation.scenario import scenario
 from dralab.simulation.scenario.schedulers import PODS

@@ -52,7 +52,7 @@ RELEASE: Final = {"lifecycle": {"release": "15s"}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
+class _ComparedRuns:
     """What is compared with what: numbers agree within a share of them, or two deviations."""
 
     name: str
@@ -65,10 +65,10 @@ class _Group:
 
 
 GROUPS: Final = (
-    _Group(
+    _ComparedRuns(
         name="cluster", published=REAL, scenario=RELEASE, least=0.06, programs=(SCHEDULER.name,)
     ),
-    _Group(
+    _ComparedRuns(
         name="batkube",
         published=SIMULATED,
         scenario={},
@@ -76,7 +76,7 @@ GROUPS: Final = (
         programs=(SCHEDULER.name,),
         why="batkube lets waiting pods in earlier: on the cluster the longest wait is 1716 s",
     ),
-    _Group(
+    _ComparedRuns(
         name="dralab",
         published=REAL,
         scenario=RELEASE,
@@ -109,7 +109,7 @@ def _pods(workload: str, log: Path | None) -> list[dict[str, Any]]:
 
 
 def _case(
-    group: _Group, workload: str, paths: Sequence[Path], seed: int
+    group: _ComparedRuns, workload: str, paths: Sequence[Path], seed: int
 ) -> Iterator[ComparedNumber]:
     log = paths[-1] if workload == "kit" else None
     scheduler: dict[str, Any] = {"scheduler": "dralab-fast"}

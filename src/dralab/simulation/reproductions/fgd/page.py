@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from dralab.simulation.engines.placement import PlacementOutcome, write_curve
 from dralab.simulation.reports.page import ReportPage
-from dralab.simulation.reproductions.fgd.experiment import PlacementOutcome, write_curve
 from dralab.simulation.workloads.openb import WHOLE_GPU
 
 MOST_POINTS = 1500

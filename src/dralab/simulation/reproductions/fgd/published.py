@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final
 
-from dralab.simulation.reproductions.fgd.experiment import run
+from dralab.simulation.engines.placement import run
 from dralab.simulation.reproductions.registry import Case, ComparedNumber, DataFile, Reproduction
 from dralab.simulation.workloads import openb
 

@@ -1,4 +1,8 @@
-"""The experiment: shuffle, inflate, place each pod once, measure after each."""
+"""FGD's experiment: GPU pods placed one by one, in an order without time; measured after each.
+
+Source of the rules: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with
+Fragmentation Gradient Descent", USENIX ATC 2023, and the simulator published with it.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
