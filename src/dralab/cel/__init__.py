@@ -10,7 +10,8 @@ What others use:
     environment(features, mode, purpose)               of selectors and derived attributes
     compile_expression(expression, environment) -> Program
         .type  .max_cost  .paths  .value(variables) -> (value, cost)
-    kubernetes()  served()  standard()  Environment.extended(variables=…, structs=…, sizes=…)
+    kubernetes()  served()  standard()  of_objects()
+    Environment.extended(variables=…, structs=…, sizes=…)
 
 Errors: `CompileError` for a text that is not an expression of its environment, `CelError` for an
 expression whose value is an error, which is not false. Values are described in `values`.
@@ -29,7 +30,7 @@ Who may select what, and what an error means for a claim, is left to `allocation
 from dralab.cel.device import CelFeatures, attribute_value, device_of, device_value, environment
 from dralab.cel.environment import DeclaredSize, Environment
 from dralab.cel.errors import CelError, CompileError, CostExceededError, Issue
-from dralab.cel.library import kubernetes, served, standard
+from dralab.cel.library import kubernetes, of_objects, served, standard
 from dralab.cel.program import (
     CompiledSelector,
     ExpressionCheck,
@@ -58,6 +59,7 @@ __all__ = [
     "device_value",
     "environment",
     "kubernetes",
+    "of_objects",
     "served",
     "standard",
 ]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from dralab.cel import macros, values
+from dralab.cel import macros, types, values
 from dralab.cel.environment import Environment
 from dralab.cel.functions import (
     arithmetic,
@@ -125,4 +125,13 @@ def kubernetes() -> Environment:
             optionals.INSERT_SIGNATURES,
         ),
         macros=macros.ALL,
+    )
+
+
+def of_objects() -> Environment:
+    """Return what conditions on objects may use: `object` and `oldObject`, which may be null."""
+    return kubernetes().extended(
+        variables={"object": types.DYN, "oldObject": types.DYN},
+        result=(types.BOOL, types.DYN),
+        result_words="bool",
     )

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dralab.apiserver.server import ApiServer
     from dralab.apiserver.storage.etcd.address import EtcdAddress
     from dralab.cluster import Cluster, Component, Options
+    from dralab.kernel.clock import Clock
 
 P = ParamSpec("P")
 MODES: Final = "Node,RBAC"
@@ -149,6 +150,7 @@ def serve(
     components: Sequence["Component"] = (),
     begin: "Callable[[Cluster], None]" = lambda _: None,
     snapshot: Path | None = None,
+    clock: "Clock | None" = None,
     page: bool = False,
     pods_host: str = "",
     pods_device: str = "",
@@ -208,18 +210,23 @@ def serve(
     if kubeconfig is None and place != MEMORY:
         kubeconfig = Path(place) / "kubeconfig"
     _raise_limits()
-    edge = _edge_with_page if page else None
+    made = partial(
+        Cluster,
+        components=components,
+        clock=clock,
+        edge=_edge_with_page if page else None,
+        snapshot=snapshot,
+    )
     with refusing(StorageUnavailable, ServingError, UnusableSetting, SnapshotError):
         try:
-            cluster = Cluster(options, components=components, edge=edge, snapshot=snapshot)
+            cluster = made(options)
             _run(_serve(cluster, kubeconfig, begin))
         except AddressInUse as error:
             error.holder = holder_of(error.port)
             if listen is not None:
                 raise
             note(f"{error.fact}: serving on a free port instead")
-            free = replace(options, port=0)
-            cluster = Cluster(free, components=components, edge=edge, snapshot=snapshot)
+            cluster = made(replace(options, port=0))
             _run(_serve(cluster, kubeconfig, begin))
 
 

@@ -25,6 +25,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "driver": "Run a fake device driver; check any driver.",
     "user": "Give users access to a cluster.",
     "store": "Back up, restore, check or repair a cluster's objects.",
+    "incident": "Mend a broken cluster, for practice.",
     "generate": "Print sample nodes and devices as manifests.",
     "simulate": "Run workloads in simulated time.",
     "reproduce": "Run a published experiment again, and compare.",
@@ -47,7 +48,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 }
 # What one wants to do, and the commands for it.
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {
-    "Begin": ("demo", "up", "generate"),
+    "Begin": ("demo", "up", "incident", "generate"),
     "Ask about devices and pods": (
         "explain", "allocate", "what-if", "plan", "top", "ui", "mcp", "snapshot",
     ),

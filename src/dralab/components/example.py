@@ -15,7 +15,7 @@ from dralab.objects.claims import consumers_of
 from dralab.objects.conditions import condition_of
 from dralab.objects.metadata import NamespacedName, key_of
 from dralab.runtime.client import Client, Resource, amend
-from dralab.runtime.resources import CLAIMS, NODES, PODS, SLICES
+from dralab.runtime.resources import CLAIMS, NODES, PODS, SLICES, resource_of
 from dralab.values.json_types import JsonDict
 
 
@@ -62,25 +62,23 @@ def load(client: Client) -> list[NamespacedName]:
     kinds = Kinds.standard()
     pods = []
     for obj in objects():
-        group, _, version = obj["apiVersion"].rpartition("/")
-        kind = next(
-            item
-            for item in kinds
-            if (item.group, item.version, item.kind) == (group, version, obj["kind"])
-        )
-        resource = Resource(kind.group, kind.version, kind.plural, kind.namespaced)
+        resource = resource_of(kinds, obj)
         try:
-            made = client.create(resource, obj, obj["metadata"].get("namespace", ""))
+            create(client, resource, obj)
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-            made = None
-        if made is not None and "status" in obj:
-            # Servers differ in which kinds may bring their status along; controllers may be faster.
-            amend(client, resource, made, _with_status(obj["status"]), subresource="status")
         if resource == PODS:
             pods.append(key_of(obj))
     return pods
+
+
+def create(client: Client, resource: Resource, obj: JsonDict) -> None:
+    """Create an object with its status. ApiError."""
+    made = client.create(resource, obj, obj["metadata"].get("namespace", ""))
+    if "status" in obj:
+        # Servers differ in which kinds may bring their status along; controllers may be faster.
+        amend(client, resource, made, _with_status(obj["status"]), subresource="status")
 
 
 def settled(client: Client, pods: list[NamespacedName]) -> bool:

@@ -11,7 +11,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from dralab.api.status import ApiError
 from dralab.api.yaml_documents import documents as read_documents
 from dralab.components.nodes import install
 from dralab.components.simulated import SimulatedCluster
@@ -22,8 +21,7 @@ from dralab.files.reading import read
 from dralab.node.kubelets import Kubelet, Kubelets
 from dralab.node.node_spec import NodeSpec
 from dralab.node.simulated_runtime import SimulatedRuntime
-from dralab.runtime.client import Resource
-from dralab.runtime.resources import CLASSES, NODES, PODS
+from dralab.runtime.resources import CLASSES, NODES, PODS, resource_of
 from dralab.values.json_types import JsonDict
 
 Documents = str | PathLike[str] | Mapping[str, Any]
@@ -78,7 +76,7 @@ class LabCluster(SimulatedCluster):
         """
         made = []
         for item in (item for each in documents for item in _items(each)):
-            resource = self._resource_of(item)
+            resource = resource_of(self.server.resources.kinds, item)
             namespace = item["metadata"].get("namespace") or "default" * resource.namespaced
             made.append(self.client.create(resource, item, namespace))
         self.wait(wait)
@@ -91,7 +89,7 @@ class LabCluster(SimulatedCluster):
         self.wait(wait)
 
     def _apply(self, item: JsonDict) -> JsonDict:
-        resource = self._resource_of(item)
+        resource = resource_of(self.server.resources.kinds, item)
         metadata = item["metadata"]
         namespace = metadata.get("namespace") or "default" * resource.namespaced
         return self.client.patch(
@@ -103,14 +101,6 @@ class LabCluster(SimulatedCluster):
             field_manager="dralab",
             force=True,
         )
-
-    def _resource_of(self, item: JsonDict) -> Resource:
-        group, _, version = item["apiVersion"].rpartition("/")
-        for kind in self.server.resources.kinds:
-            if (kind.group, kind.version, kind.kind) == (group, version, item["kind"]):
-                return Resource(kind.group, kind.version, kind.plural, kind.namespaced)
-        message = f'no matches for kind "{item["kind"]}" in version "{item["apiVersion"]}"'
-        raise ApiError("NotFound", message, details={})
 
     def pods(self, namespace: str = "") -> dict[str, JsonDict]:
         """Return the pods by name; without a namespace all, as NAMESPACE/NAME."""

@@ -5,7 +5,9 @@ from dataclasses import replace
 from typing import Final
 
 from dralab.api.kinds import Kinds
+from dralab.api.status import ApiError
 from dralab.runtime.client import Resource
+from dralab.values.json_types import JsonObject
 
 BINDINGS: Final = "binding"
 
@@ -104,3 +106,12 @@ def is_served(resource: Resource, kinds: Kinds | None) -> bool:
     """Return whether a server with these kinds has a collection; None stands for unknown kinds."""
     path = (resource.group, resource.version, resource.plural)
     return kinds is not None and kinds.within(*path) is not None
+
+
+def resource_of(kinds: Kinds, body: JsonObject) -> Resource:
+    """Return the collection of an object. ApiError: a server of these kinds does not serve it."""
+    version, name = str(body.get("apiVersion", "")), str(body.get("kind", ""))
+    kind = kinds.of_object(version, name)
+    if kind is None:
+        raise ApiError("NotFound", f'no matches for kind "{name}" in version "{version}"')
+    return Resource(kind.group, kind.version, kind.plural, kind.namespaced)

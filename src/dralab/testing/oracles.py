@@ -14,7 +14,6 @@ import orjson
 from dralab import cel
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import Change, Key, Stored
-from dralab.cel import types
 from dralab.cel.json_values import from_json
 from dralab.objects.claims import allocation_of, holds
 from dralab.objects.metadata import is_deleting, metadata_of, owner_uids, spec_of, uid_of
@@ -189,7 +188,7 @@ class Watchdog:
 class _CompiledInvariant:
     def __init__(self, invariant: ObjectInvariant) -> None:
         self.invariant = invariant
-        self._program = cel.compile_expression(invariant.expression, environment())
+        self._program = cel.compile_expression(invariant.expression, cel.of_objects())
 
     def broken_by(self, value: Any, before: Any) -> str:
         """Return the violation; empty if the expression is true."""
@@ -199,14 +198,6 @@ class _CompiledInvariant:
         except cel.CelError as error:
             return f"{self.invariant.expression}: {error}"
         return "" if met is True else f"not {self.invariant.expression}"
-
-
-def environment() -> cel.Environment:
-    """Return what invariants may use: `object`, and `oldObject`, null where there is none."""
-    variables = {"object": types.DYN, "oldObject": types.DYN}
-    return cel.kubernetes().extended(
-        variables=variables, result=(types.BOOL, types.DYN), result_words="bool"
-    )
 
 
 def _place(key: Key, value: JsonDict) -> str:

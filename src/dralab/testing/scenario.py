@@ -41,7 +41,6 @@ from dralab.scenarios.tables import (
 from dralab.testing.authority import TrialAuthority
 from dralab.testing.client import ProgramClient
 from dralab.testing.faults import DEFAULT_MOST, FAULTS
-from dralab.testing.oracles import environment
 from dralab.testing.process import Build, ProgramSpec, nothing
 from dralab.testing.program_globals import ProgramFile, importing_from, is_main
 from dralab.testing.trial_scenario import (
@@ -86,7 +85,7 @@ def _file_and_name(named: str) -> str:
 
 def _expression(text: str) -> str:
     try:
-        cel.compile_expression(text, environment())
+        cel.compile_expression(text, cel.of_objects())
     except cel.CompileError as error:
         # What follows are the expression and a mark below it.
         return str(error).partition("\n")[0]

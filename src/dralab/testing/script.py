@@ -10,6 +10,7 @@ from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import is_deleting, metadata_of
 from dralab.runtime.client import Resource
 from dralab.runtime.local import LocalClient
+from dralab.runtime.resources import resource_of
 from dralab.runtime.simulated import SimulatedEngine
 from dralab.testing import history as kinds
 from dralab.testing.history import TrialHistory
@@ -97,7 +98,7 @@ class ScriptRunner:
             for body in step.objects:
                 self._apply(body)
             return
-        resource = self.resource_of(step.target)
+        resource = resource_of(self._around.server.resources.kinds, step.target)
         namespace = step.target.get("namespace") or "default" if resource.namespaced else ""
         client = self._around.user
         for name in self._names(resource, namespace, step.target):
@@ -122,7 +123,7 @@ class ScriptRunner:
 
     def _apply(self, body: JsonDict) -> None:
         """Create or update an object."""
-        resource = self.resource_of(body)
+        resource = resource_of(self._around.server.resources.kinds, body)
         metadata: Any = metadata_of(body)
         namespace = (metadata.get("namespace") or "default") if resource.namespaced else ""
         client = self._around.user
@@ -146,14 +147,6 @@ class ScriptRunner:
         if body.get("status") and made.get("status") != body["status"]:
             status = {**(made.get("status") or {}), **body["status"]}
             client.update(resource, {**made, "status": status}, subresource="status")
-
-    def resource_of(self, body: JsonDict) -> Resource:
-        """Return the collection of an object. ApiError: the server does not serve it."""
-        api_version, name = str(body.get("apiVersion", "")), str(body.get("kind", ""))
-        kind = self._around.server.resources.kinds.of_object(api_version, name)
-        if kind is None:
-            raise ApiError("NotFound", f'no matches for kind "{name}" in version "{api_version}"')
-        return Resource(kind.group, kind.version, kind.plural, kind.namespaced)
 
 
 def _rank(kind: str) -> int:
