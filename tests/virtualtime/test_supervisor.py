@@ -5,7 +5,7 @@ import tempfile
 
 import pytest
 
-from clocked import SECOND, START, needs_clock
+from clocked import SECOND, START, needs_clock, python
 from dralab.virtualtime import Supervisor
 from dralab.virtualtime import supervisor as supervisor_module
 from dralab.virtualtime.threads import TracedThread
@@ -169,3 +169,21 @@ def test_with_gates_a_program_may_be_seen_before_it_waits_for_the_one_it_lent_it
         assert supervisor.wait_idle(timeout=60)
         assert supervisor.next_deadline() == START + 9 * SECOND
     assert early
+
+
+def test_a_thread_that_ends_its_program_is_not_outrun_by_the_clock():
+    # exit_group ends sleepers, too: until they are gone, they do not wait for their instants.
+    code = (
+        "for n in range(50): threading.Thread(target=time.sleep, args=(1000 + n,)).start()\n"
+        "threading.Timer(5, os._exit, (0,)).start(); time.sleep(1000)"
+    )
+    for _ in range(5):
+        assert python(code).passed == 5
+
+
+def test_with_gates_a_wait_without_a_timeout_never_ends():
+    program = "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()"
+    with Supervisor(start=START, seed=1, gates=True) as supervisor:
+        supervisor.start([sys.executable, "-S", "-c", program])
+        supervisor.wait_idle()
+        assert supervisor.next_deadline() is None

@@ -253,7 +253,9 @@ class Tracer:
     def _ended(self, thread: TracedThread, status: int) -> None:
         self._forget_thread(thread)
         process = thread.process
-        if not process.threads:
+        if process.threads:
+            self.table.killed = True  # exit_group ends the others, too, which are stopped until then
+        else:
             self.table.signalled = True  # its parent gets one
             process.close()
             self.timers.program_ended(process.pid)

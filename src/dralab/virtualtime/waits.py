@@ -62,6 +62,8 @@ class ThreadWaits:
             return
         if before and (before.number, before.place) == (registers.number, registers.call_site):
             deadline = before.deadline  # the kernel makes the call again
+        elif timeout == NEVER:
+            deadline = NEVER
         elif base is TimeoutBase.NOW:
             nap = call.sleeps and _is_nap(thread, call, timeout, now)
             deadline = now if nap else min(now + timeout, NEVER)
