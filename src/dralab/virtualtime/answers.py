@@ -1,16 +1,42 @@
 """Answers system calls that do not wait: clock reads, network peers."""
 
 import errno
+import os
 import struct
 from collections.abc import Callable
 from typing import Final
 
 from dralab.virtualtime import peers
+from dralab.virtualtime.seccomp_filter import FUTEX_COMMAND
 from dralab.virtualtime.threads import TracedThread
-from dralab.virtualtime.timed_calls import SECOND, VirtualTime
+from dralab.virtualtime.timed_calls import SECOND, TIMED_CALLS, VirtualTime
 
 CLOCK_READS: Final = frozenset({"clock_gettime", "gettimeofday", "time"})
 REALTIME_CLOCKS: Final = frozenset({0, 5, 8, 11})
+
+
+# Calls that nobody else notices.
+PRIVATE: Final = frozenset(
+    {"getpid", "getrusage", "gettid", "madvise", "rt_sigprocmask", "sched_yield", *CLOCK_READS}
+)
+UNLOCK_PI: Final = 7  # of futex: it does not say whether it has woken somebody
+
+
+def acts(thread: TracedThread, name: str, *, enters: bool) -> bool:
+    """Whether a call that a thread enters, or has left, may wake other threads."""
+    registers = thread.registers
+    if not enters:
+        if name == "openat":
+            thread.looks_up = registers.result
+        return name == "futex" and registers.result > 0
+    first, second, third, *_ = registers.arguments
+    if name == "futex":
+        return second & FUTEX_COMMAND == UNLOCK_PI
+    if name == "openat":
+        return third & os.O_ACCMODE != os.O_RDONLY or thread.process.read(second, 6) != b"/proc/"
+    if name in {"read", "close"}:
+        return first & 0xFFFFFFFF != thread.looks_up
+    return name not in PRIVATE and name not in TIMED_CALLS
 
 
 def read_clock(time: VirtualTime, thread: TracedThread, name: str) -> int:

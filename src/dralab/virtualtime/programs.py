@@ -106,6 +106,12 @@ class TracedProcess:
             self._code = (own[0][0], own[-1][1]) if own else (0, 0)
         return self._code[0] <= address < self._code[1]
 
+    def is_jvm(self) -> bool:
+        """Whether a Java virtual machine runs in it."""
+        with contextlib.suppress(OSError), open(f"/proc/{self.pid}/maps", "rb") as file:  # noqa: PTH123
+            return b"/libjvm.so" in file.read()
+        return False
+
     def duplicate(self, descriptor: int) -> int:
         """Return our duplicate of one of its descriptors; negative if that fails."""
         if self._pidfd < 0:

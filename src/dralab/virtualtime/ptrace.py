@@ -1,5 +1,6 @@
 """ptrace(2) through ctypes: registers, continuing, and the meaning of stops."""
 
+import contextlib
 import ctypes
 import os
 import struct
@@ -18,6 +19,7 @@ SETREGSET: Final = 0x4205
 SEIZE: Final = 0x4206
 INTERRUPT: Final = 0x4207
 LISTEN: Final = 0x4208
+GET_SYSCALL_INFO: Final = 0x420E
 NT_PRSTATUS: Final = 1
 
 # TRACESYSGOOD, FORK, VFORK, CLONE, EXEC, VFORK_DONE, SECCOMP, EXITKILL
@@ -63,6 +65,14 @@ def event_message(tid: int) -> int:
     value = ctypes.c_ulong()
     ptrace(GETEVENTMSG, tid, 0, ctypes.addressof(value))
     return value.value
+
+
+def enters_call(tid: int) -> bool:
+    """Whether a thread that is stopped at a system call is about to make it."""
+    kind = ctypes.c_uint8()
+    with contextlib.suppress(OSError):  # kernels before 5.3 do not say
+        ptrace(GET_SYSCALL_INFO, tid, 1, ctypes.addressof(kind))
+    return kind.value == 1
 
 
 def mark_as_kernel_signal(tid: int) -> None:

@@ -37,6 +37,8 @@ FIRST_DOZE: Final = 50e-6
 SHORTEST_DOZE: Final = 20e-6
 LONGEST_DOZE: Final = 1e-3
 RAREST_LOOK: Final = 20e-3
+QUIET: Final = 0.02  # of our processor, from a look at all threads to the next, if all is quiet
+FEW: Final = 3  # threads that a look costs less than to watch what one of them does
 SIGNAL_CHECK: Final = 0.02
 SIGNAL_CHECK_SHARE: Final = 50  # times as long as such a look takes, at least
 # So many turns long a program in which a thread was seen to wait without a stop is looked at often.
@@ -104,6 +106,7 @@ class Supervisor:
         self._loopback = Loopback()
         self._traffic = Traffic(in_flight=False, outside=False)
         self._signal_check_due = 0.0
+        self._whole_look_due = 0.0
         self._active: list[TracedThread] = []  # those that ran before all were idle the last time
 
     def __enter__(self) -> Self:
@@ -258,6 +261,7 @@ class Supervisor:
                     continue
                 if self._nothing_on_its_way():
                     if not tracer.waits.next_turn():
+                        self._all_is_idle()
                         break
                     continue
             now = time.perf_counter()
@@ -339,8 +343,9 @@ class Supervisor:
         ]
         if len(due) > 1:
             due.sort(key=lambda entry: entry[:2])
+        watch = len(self._table.loose) > FEW or self._tracer.network.connected
         for _, _, thread in due:
-            self._tracer.waits.end(thread)
+            self._tracer.waits.end(thread, watch=watch)
 
     def _creep(self, elapsed: int) -> None:
         if elapsed:
@@ -354,18 +359,39 @@ class Supervisor:
 
     # --- idleness -------------------------------------------------------------------------------
 
+    def _is_quiet(self) -> bool:
+        """Whether only watched threads have run since all were idle, and none woke another one.
+
+        Then nobody else has to be looked at. What outsiders do is not seen before the next look at
+        all, which comes soon.
+        """
+        table, network = self._table, self._tracer.network
+        if table.acted or table.killed or network.served or self._traffic.outside:
+            return False
+        return time.thread_time() < self._whole_look_due
+
+    def _all_is_idle(self) -> None:
+        now = time.thread_time()
+        if self._table.acted or now >= self._whole_look_due:
+            self._whole_look_due = now + QUIET
+        self._table.acted = False
+        self._table.went.clear()
+
     def _awake(self) -> TracedThread | None:
         """Return a runnable thread, or None if none is at one instant.
 
         One that is seen asleep may be woken by one that is looked at later. So those that have run
         since the last time come first, twice: if all are asleep and none has run in between, all
         were asleep at the instant in between. Then the others: a thread that is asleep now, and
-        has not run since the last time, was asleep at that instant, too.
+        has not run since the last time, was asleep at that instant, too; that is known without a
+        look where nothing could have woken it.
         """
         table = self._table
         # A stopped thread stays stopped, unless it was killed.
         threads = table.all if table.killed else table.loose
-        active = [t for t in self._active if threads.get(t.tid) is t]
+        ran = dict.fromkeys([*self._active, *table.went.values()])
+        active = [t for t in ran if threads.get(t.tid) is t]
+        others = [] if self._is_quiet() else threads.values()
         while True:
             runs = []
             for thread in active:
@@ -377,7 +403,7 @@ class Supervisor:
                 for thread, before in zip(active, runs, strict=True):
                     if thread.rest() != before:
                         return thread
-            for thread in threads.values():
+            for thread in others:
                 if thread not in active:
                     now = thread.rest()
                     if now is None:
@@ -400,7 +426,7 @@ class Supervisor:
     def _nothing_on_its_way(self) -> bool:
         """Whether no bytes are in transit, and no thread has run since all were idle."""
         network = self._tracer.network
-        if not (network.connected or network.served):
+        if not (network.connected or network.served) or self._is_quiet():
             return True
         in_transit = None if network.connected else self._loopback.in_transit()
         if in_transit is None:

@@ -14,6 +14,7 @@ from dralab.virtualtime.timed_calls import Arguments, TimedCall
 
 # Very short sleeps of a thread at one instant take no time. So many: then they do.
 NAPS: Final = 100
+MOST_ACTS: Final = 6  # a thread that always acts is watched once in 2 ** this
 
 
 class ThreadState(Enum):
@@ -46,7 +47,9 @@ class ThreadTable:
 
     `loose` are those that are not stopped: what they do, only the kernel knows. `resumed`: one has
     just been let go, and will stop again before long, most often. `signalled`: a signal may have
-    been sent. `killed`: SIGKILL may have been sent, which ends even a stopped thread. `moves`
+    been sent. `killed`: SIGKILL may have been sent, which ends even a stopped thread. `acted`: a
+    thread may have woken another one since all were idle. `went`: those that were let go since
+    then. `moves`
     counts what may have changed something for others: a thread went on, or a descriptor may have
     become ready.
     """
@@ -56,11 +59,14 @@ class ThreadTable:
     resumed: bool = False
     signalled: bool = False
     killed: bool = False
+    acted: bool = True
+    went: dict[int, "TracedThread"] = field(default_factory=dict)
     moves: int = 0
 
     def add(self, thread: "TracedThread") -> None:
         """Add a new thread."""
         self.all[thread.tid] = self.loose[thread.tid] = thread
+        self.acted = True
 
     def any_blocks(self) -> bool:
         """Whether a thread that runs may begin to wait in a call that does not stop it."""
@@ -71,6 +77,7 @@ class ThreadTable:
         self.all.pop(thread.tid, None)
         self.loose.pop(thread.tid, None)
         thread.state = ThreadState.LOOSE
+        self.acted = True
 
     def has_run(self, process: TracedProcess) -> None:
         """Note that a thread of the program runs."""
@@ -94,6 +101,12 @@ class TracedThread:
     timer: tuple[int, ...] = ()  # the arguments of a timer_create that it is in
     # While GATED: up to this one of the table's moves there was nothing for it to see.
     looked: int = -1
+    # While it is watched, each of its calls stops it: does it wake others between two waits?
+    watched: bool = False
+    rests: int = 0  # so many wakes are not watched, since it did act
+    acts: int = 0  # how often in a row it did
+    looks_up: int = -1  # its descriptor of a file in /proc, while it is watched
+    housekeeping: bool | None = None  # whether it does that for a JVM; None before its first wait
     naps: int = 0  # at the instant of the last one
     napped: int = -1
     _stat: int = field(default=-1)
@@ -108,7 +121,20 @@ class TracedThread:
     def stop(self, state: ThreadState) -> None:
         """Keep it where it has stopped."""
         self.state = state
+        self.watched = False
         self.table.loose.pop(self.tid, None)
+
+    def watch(self) -> None:
+        """Watch what it does until its next wait, unless that was in vain lately."""
+        self.watched = not self.rests
+        self.rests -= self.rests > 0
+
+    def acts_now(self) -> None:
+        """Let it make a call that may wake others; it is not watched for a while."""
+        self.acts = min(self.acts + 1, MOST_ACTS)
+        self.rests = (1 << self.acts) - 1
+        self.watched = False
+        self.resume()
 
     def resume(self, number: int = 0) -> None:
         """Resume it, with a signal unless `number` is 0."""
@@ -149,7 +175,13 @@ class TracedThread:
     def _go(self, state: ThreadState, how: int, number: int) -> None:
         table = self.table
         self.state = state
-        table.loose[self.tid] = self
+        if not self.watched or number:
+            self.watched, table.acted = False, True
+        elif state is ThreadState.WAITING:
+            self.watched, self.acts = False, 0
+        else:
+            how = ptrace.SYSCALL
+        table.loose[self.tid] = table.went[self.tid] = self
         table.resumed = True
         table.has_run(self.process)
         ptrace.ptrace(how, self.tid, 0, number)
@@ -213,6 +245,10 @@ class TracedThread:
     def _open(self, name: str) -> int:
         path = f"/proc/{self.process.pid}/task/{self.tid}/{name}"
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def name(self) -> str:
+        """Return the name that it has given itself."""
+        return read_file(f"/proc/{self.tid}/comm").decode("utf-8", "replace").strip()
 
     def has_signal(self) -> bool:
         """Whether a signal waits for it that it does not block."""

@@ -182,7 +182,10 @@ class Tracer:
         if event == ptrace.EVENT_SECCOMP:
             self._called(thread)
         elif number == SYSCALL_STOP:
-            self._returned(thread)
+            if thread.watched and thread.state is ThreadState.LOOSE:
+                self._watched(thread)
+            else:
+                self._returned(thread)
         elif event == ptrace.EVENT_EXEC:
             self._exec(thread)
         elif event in {ptrace.EVENT_FORK, ptrace.EVENT_VFORK, ptrace.EVENT_CLONE}:
@@ -254,7 +257,9 @@ class Tracer:
         self._forget_thread(thread)
         process = thread.process
         if process.threads:
-            self.table.killed = True  # exit_group ends the others, too, which are stopped until then
+            self.table.killed = (
+                True  # exit_group ends the others, too, which are stopped until then
+            )
         else:
             self.table.signalled = True  # its parent gets one
             process.close()
@@ -276,6 +281,7 @@ class Tracer:
         thread.close()
         thread.wait = thread.interrupted = None
         thread.timer = ()
+        thread.housekeeping = None
         thread.lends_memory = False
         process.forget_memory()
         self.timers.program_replaced(process.pid)
@@ -368,6 +374,16 @@ class Tracer:
             thread.resume()
         else:
             self.event(thread.tid, status)
+
+    def _watched(self, thread: TracedThread) -> None:
+        """Watch a thread: it goes on, unobserved if its call may wake others."""
+        registers = thread.registers
+        registers.load()
+        name = self._machine.names.get(registers.number, "")
+        if answers.acts(thread, name, enters=ptrace.enters_call(thread.tid)):
+            thread.acts_now()
+        else:
+            thread.resume()
 
     def _returned(self, thread: TracedThread) -> None:
         thread.registers.load()

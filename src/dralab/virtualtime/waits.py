@@ -32,8 +32,21 @@ GO_NAPS: Final = 10  # of more than NAP, at one instant
 # While nothing runs, the same thread waits for the next timer (runtime.notetsleep), beside the one
 # that fires it, and is woken when a goroutine enters a system call. Apart from that it only forces
 # garbage collections: let it sleep as long as where there is no timer (half of forcegcperiod).
-GO_REST: Final = 60_000_000_000
+REST: Final = 60_000_000_000
 SHORTEST_GO_REST: Final = 1_000_000
+# Threads of a JVM that look every 50 ms to 5 s whether there is something to do for it: counters,
+# monitors, safepoints, a queue of methods to compile. They are woken when there is; nothing of the
+# program waits for them. Linux cuts names at 15 characters.
+JVM_THREADS: Final = frozenset(
+    {
+        "VM Periodic Tas",
+        "VM Thread",
+        "Monitor Deflati",
+        "G1 Service",
+        "C1 CompilerThre",
+        "C2 CompilerThre",
+    }
+)
 
 
 class ThreadWaits:
@@ -55,13 +68,13 @@ class ThreadWaits:
         turns = self._turns if call.has_gate(arguments) else None
         if turns and (call.form is TimeoutFormat.MILLISECONDS or not arguments[call.argument]):
             timeout = NEVER if timeout is None else timeout
-        elif _is_go_rest(thread, call, arguments, timeout):
-            timeout = GO_REST
         if timeout is None or (timeout == 0 and base is TimeoutBase.NOW):
             thread.resume()
             return
         if before and (before.number, before.place) == (registers.number, registers.call_site):
             deadline = before.deadline  # the kernel makes the call again
+        elif _is_housekeeping(thread, call, arguments, timeout, now):
+            deadline = now + REST
         elif timeout == NEVER:
             deadline = NEVER
         elif base is TimeoutBase.NOW:
@@ -142,11 +155,13 @@ class ThreadWaits:
         registers.store()
         thread.enter_call(ThreadState.WAITING)
 
-    def end(self, thread: TracedThread) -> None:
-        """End the wait of a thread whose deadline has come."""
+    def end(self, thread: TracedThread, *, watch: bool = False) -> None:
+        """End the wait of a thread whose deadline has come; `watch` what it does then."""
         wait = thread.wait
         if wait is None:
             return
+        if watch:
+            thread.watch()
         with contextlib.suppress(ProcessLookupError):
             if self._turns and thread.stopped:
                 self._turns.queue(thread)
@@ -204,10 +219,15 @@ def _is_go_monitor(thread: TracedThread) -> bool:
     return process.has_code_at(thread.registers.call_site[0])
 
 
-def _is_go_rest(
-    thread: TracedThread, call: TimedCall, arguments: Arguments, timeout: int | None
+def _is_housekeeping(
+    thread: TracedThread, call: TimedCall, arguments: Arguments, timeout: int, now: int
 ) -> bool:
-    """Whether Go's monitor waits for something to do: futex(word, FUTEX_WAIT_PRIVATE, …)."""
-    if not thread.process.is_go or call.name != "futex" or arguments[1] != FUTEX_WAIT_PRIVATE:
+    """Whether a thread of a runtime waits for something to do, and looks from time to time."""
+    if call.name != "futex":
         return False
-    return timeout is not None and SHORTEST_GO_REST <= timeout < GO_REST
+    if thread.process.is_go:  # its monitor: futex(word, FUTEX_WAIT_PRIVATE, …)
+        return arguments[1] == FUTEX_WAIT_PRIVATE and SHORTEST_GO_REST <= timeout < REST
+    left = timeout if call.base(arguments) is TimeoutBase.NOW else timeout - now
+    if left < REST and thread.housekeeping is None:
+        thread.housekeeping = thread.name() in JVM_THREADS and thread.process.is_jvm()
+    return left < REST and bool(thread.housekeeping)
