@@ -41,6 +41,7 @@ PLACES: Final[Mapping[str, str]] = {
 DEEP: Final = frozenset({"services"})
 # What servers say to each other; no plural begins with a dot.
 OWN: Final = ".dralab"
+REMEMBERED: Final = 4096  # prefixes of keys
 DEVICES: Final = "resource.k8s.io"
 _HEAD: Final = re.compile(rb'\{(?:"kind":"([^"\\]*)","apiVersion":"([^"\\]*)",)?"metadata":\{')
 _REVISION: Final = b'"resourceVersion":'
@@ -53,6 +54,7 @@ class Layout:
         self.prefix = prefix
         self.start = f"{prefix}/".encode()
         self.end = end_of(self.start)
+        self._collections: dict[tuple[str, str], bytes] = {}  # some prefixes that were made
 
     @made_once
     def _types(self) -> Mapping[str, tuple[str, str]]:
@@ -88,9 +90,15 @@ class Layout:
 
     def collection(self, resource: str, namespace: str = "") -> bytes:
         """Return the prefix of the keys of a collection, or of one namespace in it."""
-        place = self._places.get(resource, resource)
-        inside = f"{namespace}/" if namespace else ""
-        return f"{self.prefix}/{place}/{inside}".encode()
+        found = self._collections.get((resource, namespace))
+        if found is None:
+            place = self._places.get(resource, resource)
+            inside = f"{namespace}/" if namespace else ""
+            found = f"{self.prefix}/{place}/{inside}".encode()
+            if len(self._collections) >= REMEMBERED:
+                self._collections.clear()
+            self._collections[resource, namespace] = found
+        return found
 
     def path(self, key: Key) -> bytes:
         """Return the path of an object."""

@@ -9,8 +9,7 @@ the scheme: k8s.io/apiserver `storage/etcd3`, `storage/cacher`.
 import heapq
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -338,21 +337,16 @@ class EtcdStore(MemoryStore):
         with self.lock:
             if revision > self._reached:
                 self._ahead[revision] = together
-                with self._taking():
-                    pass  # unless something else comes first
+                self._take_in(())  # unless something else comes first
         self._await(revision)
-
-    def _enter(self, revision: int, together: Sequence[Write]) -> None:
-        for write in together:
-            write.after(revision)
-        self._reach(revision)
 
     def _reach(self, revision: int) -> None:
         """Record that all changes up to a revision of etcd have been taken in."""
         self._reached = max(self._reached, revision)
         self._revision = max(self._revision, whole(self._reached))
-        for passed in [each for each in self._ahead if each <= self._reached]:
-            del self._ahead[passed]
+        if self._ahead:
+            for passed in [each for each in self._ahead if each <= self._reached]:
+                del self._ahead[passed]
 
     # --- watching ---------------------------------------------------------------------------
 
@@ -435,29 +429,24 @@ class EtcdStore(MemoryStore):
             reached = 0 if events or response.created else response.header.revision
             self._take_in(events, reached)
 
-    def _take_in(self, events: Sequence[pb.Event], reached: int) -> None:
-        with self.lock:
-            before = self._reached
-            with self._taking():
-                for event in events:
-                    if event.kv.mod_revision > before:
-                        self._take(event)
-                if events:
-                    reached = events[-1].kv.mod_revision
-                self._reach(reached)
-
-    @contextmanager
-    def _taking(self) -> Iterator[None]:
+    def _take_in(self, events: Sequence[pb.Event], reached: int = 0) -> None:
         """Apply changes, then this server's own that follow, and announce all of them."""
-        outer, self._telling = self._telling, threading.get_ident()
-        try:
-            with self.batch():
-                yield
-                while together := self._ahead.pop(self._reached + 1, None):
-                    self._enter(self._reached + 1, together)
-        finally:
-            self._telling = outer
-            self._awaken()
+        with self.lock:
+            outer, self._telling = self._telling, threading.get_ident()
+            before = self._reached
+            try:
+                with self.batch():
+                    for event in events:
+                        if event.kv.mod_revision > before:
+                            self._take(event)
+                    self._reach(events[-1].kv.mod_revision if events else reached)
+                    while together := self._ahead.pop(self._reached + 1, None):
+                        for write in together:
+                            write.after(self._reached + 1)
+                        self._reach(self._reached + 1)
+            finally:
+                self._telling = outer
+                self._awaken()
 
     def _take(self, event: pb.Event) -> None:
         kv = event.kv

@@ -5,8 +5,7 @@ there, in the transaction of the first write. Objects are compared by their revi
 none), lists by that no key of theirs was written since.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Protocol
@@ -91,36 +90,36 @@ class EtcdView(OptimisticStore):
 
     def create(self, key: Key, value: JsonDict) -> Stored:
         """Store a new object. KeyExists, Damaged, Changed."""
-        with self._guarded() as guards:
-            return self.etcd.create(key, value, guards)
+        return self._write(lambda guards: self.etcd.create(key, value, guards))
 
     def update(self, key: Key, value: JsonDict, *, expect: int | None = None) -> Stored:
         """Replace an object. KeyMissing, RevisionConflict, Damaged, Changed."""
-        seen = self._objects.get(key) if expect is None and not self.lock.writes else None
-        with self._guarded() as guards:
-            return self.etcd.update(key, value, expect=expect or seen, guards=guards)
+        seen = expect or self._seen(key)
+        return self._write(lambda guards: self.etcd.update(key, value, expect=seen, guards=guards))
 
     def delete(
         self, key: Key, value: JsonDict | None = None, *, expect: int | None = None
     ) -> Stored:
         """Remove an object and return its last state. KeyMissing, RevisionConflict, Changed."""
-        seen = self._objects.get(key) if expect is None and not self.lock.writes else None
-        with self._guarded() as guards:
-            return self.etcd.delete(key, value, expect=expect or seen, guards=guards)
+        seen = expect or self._seen(key)
+        return self._write(lambda guards: self.etcd.delete(key, value, expect=seen, guards=guards))
 
-    @contextmanager
-    def _guarded(self) -> Iterator[Guards]:
+    def _seen(self, key: Key) -> int | None:
+        """Return the revision that the request has read before its first write."""
+        return None if self.lock.writes else self._objects.get(key)
+
+    def _write(self, write: Callable[[Guards], Stored]) -> Stored:
         """Make the first write depend on all that was read; later ones compare their own key."""
         if self.lock.writes:
             try:
-                yield Guards({}, {})
+                return write(Guards({}, {}))
             except (KeyMissing, RevisionConflict) as error:
                 raise Changed(error.key) from error
-            return
         self._check()
         try:
-            yield Guards(self._objects, self._lists)
+            stored = write(Guards(self._objects, self._lists))
         except (KeyExists, KeyMissing, RevisionConflict):
             self._check()  # it may be by what others have just written
             raise
         self.lock.writes = True
+        return stored
