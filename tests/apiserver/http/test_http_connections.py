@@ -1,11 +1,19 @@
 """ServedConnections of HTTP/1.1 on a transport that keeps what is written, without sockets."""
 
 import asyncio
+import contextlib
+import gc
+import socket
 
 import pytest
 
+from dralab.apiserver.http.connections.asgi import AsgiApp
 from dralab.apiserver.http.connections.exchanges import ServedConnections
 from dralab.apiserver.http.connections.http_connections import HttpConnection
+from dralab.apiserver.http.connections.listening import address, listen
+from dralab.apiserver.http.connections.serving import HttpServer
+from dralab.apiserver.server import ApiServer
+from dralab.apiserver.storage import MemoryStore
 
 
 class Wire(asyncio.Transport):
@@ -146,3 +154,19 @@ def test_who_waits_for_a_body_hears_that_the_client_is_gone():
     echo = Echo()
     assert answered(PUT[:-1], lost=True, echo=echo)[0] == ""
     assert echo.gone == 1
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_a_connection_that_comes_just_before_the_server_stops_is_closed(turns):
+    async def run():
+        server = HttpServer(AsgiApp(ApiServer(MemoryStore())), listen("127.0.0.1", 0))
+        await server.start()
+        with socket.create_connection(address(server.listener), timeout=30) as client:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await server.stop()
+            with contextlib.suppress(ConnectionError):  # still in the backlog
+                assert client.recv(1) == b""
+
+    asyncio.run(run())
+    gc.collect()  # a transport that is not closed is a warning, and that an error

@@ -93,13 +93,14 @@ class Listener(socket.socket):
         self._told = -TOLD_EVERY
         self.newcomers = Newcomers()
         self._ending: socket.socket | None = None
+        self.accepts = True  # until the server stops
 
     def accept(self) -> tuple[socket.socket, Any]:
         """Return the next connection. ConnectionAbortedError: one too many came and is closed.
 
-        BlockingIOError: another one ends for it first.
+        BlockingIOError: another one ends for it first, or the server stops.
         """
-        if self._ending is not None and self._ending.fileno() >= 0:
+        if not self.accepts or (self._ending is not None and self._ending.fileno() >= 0):
             raise BlockingIOError
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         cap = sys.maxsize if limit == resource.RLIM_INFINITY else limit - reserved(limit)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from email.utils import formatdate
 from pathlib import Path
 from socket import socket
-from typing import Final
+from typing import Any, Final
 
 from dralab.apiserver.http.connections.asgi_base import AsgiBase
 from dralab.apiserver.http.connections.exchanges import ServedConnections
@@ -93,21 +93,30 @@ class HttpServer:
         if self._looking is None:
             return
         self._looking.cancel()
+        for each in self._sockets:
+            if isinstance(each, Listener):
+                each.accepts = False
+        for _ in range(3):
+            await asyncio.sleep(0)  # asyncio loses what it accepts for a server that is closed
         for server in self._servers:
             server.close()
         for each in self._sockets:
             each.close()
-        shared = self._shared
-        for connection in list(shared.connections):
-            connection.shutdown()
+        shared, told = self._shared, set[Any]()
         for _ in range(20):  # a turn or two is enough for answers that are on their way
+            for connection in shared.connections - told:  # some were accepted just before
+                connection.shutdown()
+            told |= shared.connections
+            await asyncio.sleep(0.005)
             if not shared.connections and not shared.tasks:
                 break
-            await asyncio.sleep(0.005)
+        while shared.newcomers.end_oldest() is not None:
+            pass  # those in a handshake
         for connection in list(shared.connections):
             connection.transport.abort()
         for task in list(shared.tasks):
             task.cancel()
+        await asyncio.sleep(0)  # what was aborted hears of it
         with contextlib.suppress(asyncio.CancelledError):
             await self._looking
         await asyncio.gather(*shared.tasks, return_exceptions=True)
