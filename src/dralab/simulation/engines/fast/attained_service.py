@@ -12,6 +12,7 @@ order of their chance to end soon.
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Final, Generic, Protocol, TypeVar
 
 from dralab.kernel.clock import SECOND
@@ -237,15 +238,20 @@ class Gittins:
         first = bisect_right(needs, had)
         further = had + self.ahead
         last = number - 1 if further > needs[-1] - 1 else bisect_right(needs, further)
-        chance = round((last - first) / (number - first), 5)
+        chance = _rounded((last - first) / (number - first), 5)
         spent = sum(needs[first:last]) + self.ahead * (number - last)
         # The simulator runs on Python 2, where the quotient of whole numbers is whole.
-        return round(chance * 1_000_000 / (spent // (number - first)), 4)
+        return _rounded(chance * 1_000_000 / (spent // (number - first)), 4)
 
     def index(self, had: int) -> float:
         """Return the index of the next need that is larger; 0 beyond all."""
         place = bisect_right(self.needs, had)
         return self.indexes[place] if place < len(self.needs) else 0.0
+
+
+def _rounded(value: float, digits: int) -> float:
+    """Return a number as Python 2 rounds it: a tie away from zero."""
+    return float(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
 
 
 def placed(grants: Sequence[Grant[Job]], nodes: FreeNodes) -> list[Grant[Job]]:

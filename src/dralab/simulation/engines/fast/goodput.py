@@ -6,7 +6,8 @@ OSDI 2021, sections 3 and 4.1. A step computes (linear in the batch of a GPU) an
 The efficiency of a batch follows from the noise of the gradient.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +21,8 @@ Floats = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 # How many batches are tried between the smallest and the largest.
 TRIED: Final = 50
+# As in the simulator of Sia; that of Pollux fits more closely.
+TOLERANCE: Final = 1e-5
 # From the third GPU on synchronisation takes longer.
 PAIR: Final = 2
 
@@ -53,11 +56,14 @@ class StepModel(NamedTuple):
 
 
 class Measurements(NamedTuple):
-    """Steps of a training that were measured while it ran."""
+    """Steps of a training that were measured while it ran.
 
-    nodes: Floats
-    gpus: Floats
-    local: Floats
+    A row of `terms` has what the first six numbers of a `StepModel` are multiplied by. On one GPU
+    nothing is synchronised, which `alone` stands for.
+    """
+
+    terms: Floats
+    alone: Floats
     computing: Floats
     steps: Floats
 
@@ -66,7 +72,10 @@ def measurements(known: Mapping[tuple[int, int, int], StepTime]) -> Measurements
     """Return steps by nodes, GPUs and batch of a GPU as columns."""
     nodes, gpus, local = np.array(list(known), dtype=float).T
     steps, sync = np.array([tuple(each) for each in known.values()], dtype=float).T
-    return Measurements(nodes, gpus, local, steps - sync, steps)
+    more = np.maximum(gpus - PAIR, TINY)
+    far, near = nodes > 1, (nodes == 1) & (gpus > 1)
+    terms = np.column_stack([np.ones_like(local), local, far, far * more, near, near * more])
+    return Measurements(terms, (gpus == 1) * TINY, np.log(steps - sync), np.log(steps))
 
 
 def fitted(seen: Measurements) -> StepModel:
@@ -76,64 +85,51 @@ def fitted(seen: Measurements) -> StepModel:
 
     start = [0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001]
     lower, upper = [TINY] * 6 + [1.0], [np.inf] * 6 + [10.0]
-    unknown = [
-        number
-        for numbers, is_known in (
-            ((2, 3), np.any(seen.nodes > 1)),
-            ((4, 5), np.any((seen.nodes == 1) & (seen.gpus > 1))),
-            ((3, 5), np.any(seen.gpus > PAIR)),
-        )
-        for number in numbers
-        if not is_known
-    ]
-    if len(np.unique(seen.local)) == 1:
+    if len(np.unique(seen.terms[:, 1])) == 1:
         # With one batch alone, half of the time is taken to be independent of it.
-        start[0] = lower[0] = upper[0] = float(np.mean(seen.computing)) / 2
-    for number in unknown:
-        start[number] = upper[number] = lower[number]
+        start[0] = lower[0] = upper[0] = float(np.mean(np.exp(seen.computing))) / 2
+    far, near = seen.terms[:, 2].any(), seen.terms[:, 4].any()
+    third = (seen.terms[:, [3, 5]] >= 1).any()
+    for number, known in ((2, far), (3, far and third), (4, near), (5, near and third)):
+        if not known:
+            start[number] = upper[number] = lower[number]
     found = minimize(
         _misfit,
         start,
         args=(seen,),
         jac=True,
         bounds=Bounds(lower, upper, keep_feasible=True),
+        tol=TOLERANCE,
     ).x.tolist()
-    if not np.any(seen.nodes > 1):
+    if not far:
         found[2] = max(found[2], found[4] * 1.1)
         found[3] = max(found[3], found[5] * 1.1)
     return StepModel(*found)
 
 
-def _misfit(numbers: Sequence[float], seen: Measurements) -> tuple[float, Floats]:
+def _misfit(numbers: Floats, seen: Measurements) -> tuple[float, Floats]:
     """Return the errors of the logarithms, with penalties for doubtful numbers, and its slopes."""
-    model = StepModel(*numbers)
-    computing = model.computing(seen.local)
-    synchronising = model.synchronising(seen.nodes, seen.gpus)
-    log_step = model.log_step(computing, synchronising)
-    power, ones = model.overlap, np.ones_like(seen.local)
-    more = np.maximum(seen.gpus - PAIR, TINY)
-    far, near = seen.nodes > 1, (seen.nodes <= 1) & (seen.gpus > 1)
-    of_sync = np.array([far, far * more, near, near * more])
-    total = computing**power + synchronising**power
-    of_log = np.vstack(
-        [
-            computing ** (power - 1) / total * np.array([ones, seen.local]),
-            synchronising ** (power - 1) / total * of_sync,
-            (computing**power * np.log(computing) + synchronising**power * np.log(synchronising))
-            / (total * power)
-            - log_step / power,
-        ]
-    )
-    of_computing = np.zeros((7, len(ones)))
-    of_computing[:2] = np.array([ones, seen.local]) / computing
-    value, slopes = 0.0, np.zeros(7)
-    for error, slope in (
-        (np.log(computing) - np.log(seen.computing), of_computing),
-        (log_step - np.log(seen.steps), of_log),
-    ):
-        size = float(np.sqrt(np.mean(error**2)))
-        value += size
-        slopes += np.mean(error * slope, axis=1) / size if size else 0.0
+    power, slopes = float(numbers[6]), np.zeros(7)
+    of_computing, of_sync = seen.terms[:, :2], seen.terms[:, 2:]
+    computing = of_computing @ numbers[:2]
+    sync = of_sync @ numbers[2:6] + seen.alone
+    log_computing, log_sync = np.log(computing), np.log(sync)
+    parts = computing**power, sync**power
+    total = parts[0] + parts[1]
+    log_step = np.log(total) / power
+    error = log_computing - seen.computing
+    value = size = math.sqrt(error @ error / len(error))
+    if size:
+        slopes[:2] += (error / computing) @ of_computing / (len(error) * size)
+    error = log_step - seen.steps
+    size = math.sqrt(error @ error / len(error))
+    value += size
+    if size:
+        scaled = error / (len(error) * size)
+        slopes[:2] += (scaled * parts[0] / (computing * total)) @ of_computing
+        slopes[2:6] += (scaled * parts[1] / (sync * total)) @ of_sync
+        mixed = (parts[0] * log_computing + parts[1] * log_sync) / total
+        slopes[6] += scaled @ (mixed - log_step) / power
     value += 1e-3 * (power - 1) ** 2
     slopes[6] += 2e-3 * (power - 1)
     for base, each in ((2, 3), (4, 5)):

@@ -26,7 +26,7 @@ from dralab.simulation.workloads.training_profiles import (
 class Training:
     """A training as it was submitted; `profiles` are its measurements by type of GPU.
 
-    It wants `gpus` and `batch`, and can use `most` GPUs; without a batch, the best one is chosen
+    It wants `gpus` and `batch`, and can use `most` GPUs; with `tunes`, the best batch is chosen
     again and again. Nodes of a type have `of_a_node` GPUs. It loads a checkpoint for `restart`, and
     is `slower` than measured. With `by_placement`, a GPU holds the batches that were measured on a
     placement, and a move to other nodes with as many GPUs each is free.
@@ -39,6 +39,7 @@ class Training:
     gpus: int = 1
     most: int = 64
     batch: int | None = None
+    tunes: bool = False
     restart: int = 30 * SECOND
     slower: float = 1.0
     by_placement: bool = False
@@ -63,7 +64,9 @@ class Training:
         # A batch of one GPU is always computed in parts here, as by Optimus and Gavel there.
         local, parts = split(batch, gpus.number, held, 0)
         time = profile.time(placement, min(local, profile.largest_batch // (gpus.number * parts)))
-        return 0.0 if time is None else 1 / (time.step + (time.step - time.sync) * (parts - 1))
+        if time is None:
+            return 0.0
+        return 1 / (time.step + (time.step - time.sync) * (parts - 1)) * (1 / self.slower)
 
     def held(self, model: str, placement: Placement) -> int:
         """Return the largest batch that a GPU holds."""
@@ -188,9 +191,10 @@ class TrainingRun(JobProgress[Training]):
     def _choose_batch(self) -> None:
         profile, gpus = self.profile, sum(self.placement)
         held = self.job.held(self._model, self.placement)
-        known = self.goodput(self._model) if self.job.batch is None else None
+        known = self.goodput(self._model) if self.job.tunes else None
         if known is None:
-            batch = self.job.batch or max(profile.smallest_batch, profile.smallest_local * gpus)
+            batch = None if self.job.tunes else self.job.batch
+            batch = batch or max(profile.smallest_batch, profile.smallest_local * gpus)
             self.local, self.parts = split(batch, gpus, held, profile.smallest_batch)
         else:
             best = replace(known, largest_local=held).best(len(self.placement), gpus)

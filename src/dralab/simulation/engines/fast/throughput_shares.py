@@ -1,0 +1,141 @@
+"""Time shares that maximise the throughput of all jobs: Gavel, as Sia was compared with it.
+
+Source: the policy `max_sum_throughput_perf` of Gavel (OSDI 2020) and its rounds, in the simulator
+of Sia (SOSP 2023). Shares are computed anew in each round. A job comes first where it had the least
+of its share, over all types of GPUs; GPUs that are left go to jobs without a share, too.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dralab.kernel.extras import require
+from dralab.simulation.engines.fast.goodput import Floats
+from dralab.simulation.engines.fast.rounds import GpuSlice, Grant, JobProgress
+from dralab.simulation.engines.fast.training import Training, TrainingRun, Trainings, runs_of
+
+# What a job counts for where there are too few GPUs for it.
+HARDLY = 0.1
+
+
+@dataclass(slots=True)
+class Entry:
+    """A job on a type of GPU: its share, and how far it is behind it."""
+
+    job: TrainingRun
+    model: str
+    share: float
+    priority: float
+
+
+class ThroughputShares:
+    """A `RoundPolicy` for nodes with so many GPUs of each type."""
+
+    def __init__(self, of_a_node: dict[str, int], length: int) -> None:
+        self.of_a_node = of_a_node
+        self.length = length
+        self._had: dict[tuple[int, str], float] = defaultdict(lambda: length / 2)
+        self._used: Counter[str] = Counter()
+        self._gpus: dict[int, tuple[str, tuple[int, ...]]] = {}
+
+    def arrived(self, job: JobProgress[Training]) -> None:
+        """Count a new job as if it had run for half a round everywhere."""
+        del job
+        for model in self.of_a_node:
+            self._used[model] += self.length // 2
+
+    def ran(self, grant: Grant[Training], time: int) -> None:
+        """Count a whole round, also of a job that has ended in it."""
+        del time
+        self._had[grant.jobs[0].number, grant.model] += self.length
+        self._used[grant.model] += self.length
+
+    def grants(self, run: Trainings) -> list[Grant[Training]]:
+        """Return who runs in the round that begins, and on which nodes."""
+        jobs, models = runs_of(run), list(self.of_a_node)
+        capacity = [run.capacity[model] for model in models]
+        speeds = np.array([[self._speed(job, model, run) for model in models] for job in jobs])
+        shares = most_throughput(speeds, [job.job.gpus for job in jobs], capacity)
+        entries = [
+            self._entry(job, model, float(shares[row, column]))
+            for column, model in enumerate(models)
+            for row, job in enumerate(jobs)
+        ]
+        entries.sort(key=lambda each: (each.priority, each.share), reverse=True)
+        left = Counter(run.capacity)
+        chosen: dict[str, list[TrainingRun]] = {model: [] for model in models}
+        taken: set[int] = set()
+        for entry in entries:
+            wanted = entry.job.job.gpus
+            if entry.job.number not in taken and wanted <= left[entry.model]:
+                taken.add(entry.job.number)
+                left[entry.model] -= wanted
+                chosen[entry.model].append(entry.job)
+        found = [grant for model in models for grant in self._placed(model, chosen[model], run)]
+        self._gpus = {grant.jobs[0].number: self._gpus[grant.jobs[0].number] for grant in found}
+        return found
+
+    def _speed(self, job: TrainingRun, model: str, run: Trainings) -> float:
+        gpus = job.job.gpus
+        return job.job.speed(GpuSlice(model, gpus), 0) if gpus <= run.capacity[model] else HARDLY
+
+    def _entry(self, job: TrainingRun, model: str, share: float) -> Entry:
+        part = self._had[job.number, model] / self._used[model]
+        return Entry(job, model, share, share / part)
+
+    def _placed(
+        self, model: str, jobs: Sequence[TrainingRun], run: Trainings
+    ) -> Iterator[Grant[Training]]:
+        """Yield grants with nodes, widest first: where a job was, or the next GPUs that are free."""
+        free = iter(range(run.capacity[model]))
+        taken: set[int] = set()
+        for width in sorted({job.job.gpus for job in jobs}, reverse=True):
+            alike = [job for job in jobs if job.job.gpus == width]
+            moves = [job for job in alike if not self._stays(job, model, taken)]
+            for job in moves:
+                chosen: list[int] = []
+                while len(chosen) < width:
+                    gpu = next(free)
+                    if gpu not in taken:
+                        chosen.append(gpu)
+                taken.update(chosen)
+                self._gpus[job.number] = model, tuple(chosen)
+            for job in alike:
+                nodes = (gpu // self.of_a_node[model] for gpu in self._gpus[job.number][1])
+                yield Grant((job,), model, width, tuple(nodes))
+
+    def _stays(self, job: TrainingRun, model: str, taken: set[int]) -> bool:
+        """Take the GPUs that a job had, if it had some of the type, and they are free."""
+        before, gpus = self._gpus.get(job.number, ("", ()))
+        stays = before == model and taken.isdisjoint(gpus)
+        if stays:
+            taken.update(gpus)
+        return stays
+
+
+def most_throughput(speeds: Floats, widths: Sequence[int], capacity: Sequence[int]) -> Floats:
+    """Return the share of each job on each type with which all make the most steps per second.
+
+    Jobs that are alike have the same share, as the solver of the authors finds it. The other
+    choices among solutions that are as good do not matter.
+    """
+    require("training", "the policy of most throughput")
+    from scipy.optimize import linprog
+
+    keys = np.column_stack([speeds, widths])
+    alike, kind, number = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    kinds, models = len(alike), len(capacity)
+    each_once = np.kron(np.eye(kinds), np.ones(models))
+    each_type = np.hstack([np.eye(models) * width for width in alike[:, -1]])
+    solved = linprog(
+        -alike[:, :-1].ravel(),
+        A_ub=np.vstack([each_once, each_type]),
+        b_ub=np.concatenate([number, capacity]),
+        bounds=(0, None),
+        method="highs",
+    )
+    shares = solved.x.reshape(kinds, models) / number[:, None]
+    found: Floats = shares.round(5).clip(0.0, 1.0)[kind.ravel()]
+    return found
