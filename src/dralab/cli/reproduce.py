@@ -110,7 +110,7 @@ def _listed(each: Reproduction) -> tuple[str, ...]:
 def _checked(found: Reproduction, cases: Sequence[Case], data: Path | None) -> Path:
     """Return the directory with the files of the cases. UnusableInput: one is missing."""
     folder = Path() if data is None else data
-    missing = [each for each in found.files_of(cases) if not (folder / each.name).is_file()]
+    missing = [each for each in found.files_of(cases) if not each.is_in(folder)]
     if missing:
         lacking = {each.name for each in missing}
         groups = {case.name.partition("/")[0]: True for case in cases}

@@ -15,6 +15,8 @@ MODULES: Final[Mapping[str, str]] = {
     "fgd": "fgd.published",
     "backfilling": "backfilling",
     "batkube": "batkube",
+    "tiresias": "tiresias",
+    "pollux": "pollux",
 }
 
 
@@ -44,7 +46,10 @@ class ComparedNumber:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """A file of others: its name in the user's directory, and where the user gets it."""
+    """A file of others: its name in the user's directory, and where the user gets it.
+
+    A name that ends in `/` is a directory.
+    """
 
     name: str
     address: str
@@ -52,8 +57,15 @@ class DataFile:
     # The first digits, of the file that the recorded results were computed from.
     sha256: str = ""
 
+    def is_in(self, folder: Path) -> bool:
+        """Return whether the user has it."""
+        path = folder / self.name
+        return path.is_dir() if self.name.endswith("/") else path.is_file()
+
     def differs(self, folder: Path) -> bool:
         """Return whether the user's file is another one than that of the recorded results."""
+        if not self.sha256:
+            return False
         found = hashlib.sha256(content_of(folder / self.name)).hexdigest()
         return not found.startswith(self.sha256)
 

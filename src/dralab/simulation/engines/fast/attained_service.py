@@ -32,7 +32,6 @@ class WideJob(RoundJob, Protocol):
 
 
 Job = TypeVar("Job", bound=WideJob)
-Progress = JobProgress[WideJob]
 
 
 class EventRounds(RoundSimulation[Job]):
@@ -269,16 +268,16 @@ def _kept(grant: Grant[Job]) -> tuple[int, ...]:
     return held.nodes if held is not None and held.number == grant.gpus else ()
 
 
-def shortest(job: Progress) -> float:
+def shortest(job: JobProgress[Job]) -> float:
     """Order by the time that is left."""
     return job.left
 
 
-def shortest_service(job: Progress) -> float:
+def shortest_service(job: JobProgress[Job]) -> float:
     """Order by the time that is left, times the GPUs."""
     return job.left * job.job.gpus
 
 
-def smallest(job: Progress) -> float:
+def smallest(job: JobProgress[Job]) -> float:
     """Order by GPUs."""
     return job.job.gpus

@@ -9,7 +9,7 @@ restarted. Where a training has not run, its goodput follows from that on anothe
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from dralab.simulation.engines.fast.training import Training, TrainingRun, Train
 from dralab.simulation.workloads.training_profiles import TrainingProfile
 
 NOTHING: Final = 1e-4
+# Powers of goodputs are rounded to two digits.
+HUNDREDTHS: Final = 100
 MOST: Final = 3000.0
 # A training is given at most so many times the GPUs with which it has run.
 GROWTH: Final = 2
@@ -84,7 +86,7 @@ class GoodputShares:
         fixed = [at if job.loading else None for job, at in zip(jobs, held, strict=True)]
         capacity = [float(run.capacity[model]) for model in self.of_a_node]
         chosen = least_cost(powers - self.rules.waiting, self._use, capacity, fixed)
-        found = []
+        found: list[Grant[Training]] = []
         for model in self.of_a_node:
             given = [
                 (job, self.configurations[at].gpus)
@@ -106,7 +108,7 @@ class GoodputShares:
 
     def _values(self, job: TrainingRun, held: int | None, now: int) -> Floats:
         """Return the goodput of each configuration, as multiples of the least on one GPU."""
-        values = np.full(len(self.configurations), NOTHING)
+        values: Floats = np.full(len(self.configurations), NOTHING)
         known = {
             model: goodput
             for model in self.of_a_node
@@ -204,25 +206,30 @@ def least_cost(
 
     `use` has what each column takes of each `capacity`; some rows have their column `fixed`.
     """
-    require("training", "the policy of Sia")
-    from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import csr_array, kron
+    require("optimal", "the policy of Sia")
+    from ortools.sat.python import cp_model
 
-    rows, columns = costs.shape
-    lower = np.zeros_like(costs)
-    for row, column in enumerate(fixed):
-        if column is not None:
-            lower[row, column] = 1.0
-    once = kron(csr_array(np.eye(rows)), csr_array(np.ones((1, columns))))
-    total = csr_array(np.tile(use, rows))
-    solved = milp(
-        costs.ravel(),
-        integrality=np.ones(costs.size),
-        bounds=Bounds(lower.ravel(), np.ones(costs.size)),
-        constraints=[
-            LinearConstraint(once, ub=np.ones(rows)),
-            LinearConstraint(total, ub=np.array(capacity)),
-        ],
-    )
-    taken = np.round(solved.x.reshape(rows, columns)).astype(bool)
-    return [int(row.argmax()) if row.any() else None for row in taken]
+    model = cp_model.CpModel()
+    whole = np.round(costs * HUNDREDTHS).astype(int)
+    use, most = use.astype(int), [int(each) for each in capacity]
+    taken: dict[tuple[int, int], Any] = {}
+    for row, at in enumerate(fixed):
+        columns = np.flatnonzero(whole[row] < 0).tolist() if at is None else [at]
+        for column in columns:
+            taken[row, column] = model.new_bool_var("")
+        mine = [taken[row, column] for column in columns]
+        if at is None:
+            model.add_at_most_one(mine)
+        else:
+            model.add(mine[0] == 1)
+    for amounts, limit in zip(use, most, strict=True):
+        model.add(sum(int(amounts[column]) * each for (_, column), each in taken.items()) <= limit)
+    model.minimize(sum(int(whole[key]) * each for key, each in taken.items()))
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.solve(model)
+    found: list[int | None] = [None] * len(fixed)
+    for (row, column), each in taken.items():
+        if solver.boolean_value(each):
+            found[row] = column
+    return found

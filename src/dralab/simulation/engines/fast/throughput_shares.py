@@ -6,7 +6,7 @@ of its share, over all types of GPUs; GPUs that are left go to jobs without a sh
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ HARDLY = 0.1
 
 
 @dataclass(slots=True)
-class Entry:
+class WaitingShare:
     """A job on a type of GPU: its share, and how far it is behind it."""
 
     job: TrainingRun
@@ -33,7 +33,7 @@ class Entry:
 class ThroughputShares:
     """A `RoundPolicy` for nodes with so many GPUs of each type."""
 
-    def __init__(self, of_a_node: dict[str, int], length: int) -> None:
+    def __init__(self, of_a_node: Mapping[str, int], length: int) -> None:
         self.of_a_node = of_a_node
         self.length = length
         self._had: dict[tuple[int, str], float] = defaultdict(lambda: length / 2)
@@ -81,14 +81,14 @@ class ThroughputShares:
         gpus = job.job.gpus
         return job.job.speed(GpuSlice(model, gpus), 0) if gpus <= run.capacity[model] else HARDLY
 
-    def _entry(self, job: TrainingRun, model: str, share: float) -> Entry:
+    def _entry(self, job: TrainingRun, model: str, share: float) -> WaitingShare:
         part = self._had[job.number, model] / self._used[model]
-        return Entry(job, model, share, share / part)
+        return WaitingShare(job, model, share, share / part)
 
     def _placed(
         self, model: str, jobs: Sequence[TrainingRun], run: Trainings
     ) -> Iterator[Grant[Training]]:
-        """Yield grants with nodes, widest first: where a job was, or the next GPUs that are free."""
+        """Yield grants with nodes, widest first: where a job was, or the next free GPUs."""
         free = iter(range(run.capacity[model]))
         taken: set[int] = set()
         for width in sorted({job.job.gpus for job in jobs}, reverse=True):
