@@ -272,6 +272,17 @@ def test_a_write_that_waits_for_another_s_keeps_no_other_request_waiting(etcd, s
     assert (read.status, written.status) == (200, 201)
 
 
+def test_a_request_of_many_writes_does_not_poll_for_their_answers(servers, monkeypatch):
+    """It holds the store's lock from its second write on, so the loop's thread waits."""
+    monkeypatch.setattr(etcd_client, "POLLED", 60.0)
+    here = servers[0]
+    for name in "abcd":
+        over_sockets(here, request("POST", MAPS, body=orjson.dumps(config(name))))
+    deleted, left = over_sockets(here, request("DELETE", MAPS), request("GET", MAPS))
+    assert (deleted.status, left.status) == (200, 200)
+    assert [one.key.name for one in here.store.list("configmaps", "default").items] == []
+
+
 def test_writes_wait_for_etcd_without_threads(etcd, servers):
     etcd.calls.clear()
     written = over_sockets(

@@ -87,6 +87,7 @@ class EtcdClient:
         self.closed = threading.Event()
         self._connections: list[Connection] = []  # with open sockets
         self._loop: Loop | None = None
+        self._loops_thread = 0
         self._pumped: Callable[[], None] = lambda: None
         self.heard = threading.Event()  # a watch has something to say, or is over
         self.watching: EtcdWatch | None = None
@@ -110,6 +111,7 @@ class EtcdClient:
         After it has read, it calls `pumped` instead of waking who waits for watches.
         """
         before, self._loop, self._pumped = self._loop, loop, pumped
+        self._loops_thread = 0 if loop is None else threading.get_ident()
         for connection in tuple(self._connections):
             if before is not None:
                 before.remove_reader(connection.socket)
@@ -164,17 +166,21 @@ class EtcdClient:
     def wait(self, signal: Signal, timeout: float = math.inf) -> bool:
         """Wait until a signal is given by what a call becomes, or some seconds.
 
-        A thread reads answers itself now and then: the loop may wait for a lock that it holds.
+        A thread reads answers itself now and then: the loop may wait for a lock that it holds. The
+        loop's own thread, which holds it then, reads all of them.
         """
         if signal.task is not None:
             return signal.wait(None if timeout == math.inf else timeout)
         until, pause = stopwatch() + timeout * SECOND, POLLED
-        while not signal.wait(pause):
+        is_loops = threading.get_ident() == self._loops_thread
+        while not (signal.given if is_loops else signal.wait(pause)) and stopwatch() < until:
+            if is_loops:
+                self._await_bytes(min(pause, timeout))
             self.pump()
-            if stopwatch() > until:
-                return signal.given
+            if is_loops:
+                self._pumped()
             pause = min(2 * pause, LONGEST_POLLED)
-        return True
+        return signal.given
 
     def pump(self) -> None:
         """Take in what members have sent."""
@@ -204,7 +210,7 @@ class EtcdClient:
         return outcomes[0]
 
     def _read(self, connection: Connection) -> None:
-        if self._loop is not None:
+        if self._loop is not None and connection in self._connections:
             self._loop.add_reader(connection.socket, self._readable, connection)
 
     def _readable(self, connection: Connection) -> None:
@@ -219,6 +225,14 @@ class EtcdClient:
         self._connections.remove(connection)
         connection.socket.close()
 
+    def _await_bytes(self, seconds: float) -> None:
+        """Wait until there is something to read, or some seconds."""
+        with selectors.DefaultSelector() as selector:
+            for connection in tuple(self._connections):
+                with contextlib.suppress(ValueError):  # it is closed by now
+                    selector.register(connection.socket, selectors.EVENT_READ)
+            selector.select(seconds)
+
     def _run(self) -> None:
         """Read answers, unless a loop does, and look for what takes too long."""
         looked = 0
@@ -227,10 +241,7 @@ class EtcdClient:
             if self._loop is not None or not connections:
                 self.closed.wait(LOOKED_AFTER if connections else POLLED)
             else:
-                with selectors.DefaultSelector() as selector:
-                    for each in connections:
-                        selector.register(each.socket, selectors.EVENT_READ)
-                    selector.select(LOOKED_AFTER)
+                self._await_bytes(LOOKED_AFTER)
                 self.pump()
                 for each in connections:
                     if each.lost and self._loop is None:
