@@ -235,7 +235,7 @@ def test_a_recorder_needs_its_role_and_nothing_more(tmp_path, missing):
     [
         ({"at": "today", "object": worker("a")}, "line 2"),
         ({"at": rfc3339_micro(0), "of": ["Pod", "", "a"], "patch": {}}, "line 2"),
-        ({"at": rfc3339_micro(0)}, "line 2"),
+        ({"at": rfc3339_micro(0), "listed": True}, "line 2"),
         ([], "line 2"),
     ],
 )

@@ -50,14 +50,14 @@ class AddNodes:
 
     def apply(self, model: ClusterModel) -> list[PodInfo]:
         """Add the nodes; no pod is displaced."""
-        objects = (
-            copies(model, self.like, self.count)
-            if model.node(self.like) is not None
-            else of_shape(model, self.like, self.count)
-        )
-        for item in objects:
+        for item in self.objects(model):
             put(model, item)
         return []
+
+    def objects(self, model: ClusterModel) -> list[JsonDict]:
+        """Return what comes with the nodes. UnknownName."""
+        one = copies if model.node(self.like) is not None else of_shape
+        return list(one(model, self.like, self.count))
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "ui": "Look at a cluster's devices and waiting pods in a browser.",
     "mcp": "Let a language model ask about a cluster (MCP).",
     "top": "List devices by driver and node, and who holds them.",
+    "replay": "Replay a recording under another scheduler or fleet.",
     "record": "Record what happens in a cluster, for hours or weeks.",
     "snapshot": "Save the devices, claims and pods of a cluster to a file.",
     "plan": "Plan nodes to add or remove, and moves of pods.",
@@ -59,7 +60,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
         "driver", "dst", "envtest", "apiserver", "node", "scheduler", "controllers", "user",
         "conformance",
     ),
-    "Simulate": ("simulate", "reproduce", "record"),
+    "Simulate": ("simulate", "reproduce", "record", "replay"),
     "Keep, and help": ("store", "help"),
 }  # fmt: skip
 ALIASES: Final[Mapping[str, str]] = {"gen": "generate"}

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 \b
   dralab ui --kubeconfig ~/.kube/config
   dralab ui monday.snapshot
+  dralab ui week.dralab
   dralab ui results/
   dralab ui -f cluster.yaml -f pods.yaml
 """
@@ -46,10 +47,10 @@ def ui(
     """Look at the devices of a cluster in a browser.
 
     Shows the cluster of --kubeconfig, $KUBECONFIG or ~/.kube/config, the files of -f, or PATH: a
-    snapshot, or the directory of a simulation's results. The page shows which device is free or
-    held and by whom, which pods wait and why, and what would help. A cluster is only read. Prints
-    an address to open: it works once, and the next one is printed when it was used. Serves on this
-    machine alone until Ctrl-C.
+    snapshot, a recording over its time, or the directory of a simulation's results. The page shows
+    which device is free or held and by whom, which pods wait and why, and what would help. A
+    cluster is only read. Prints an address to open: it works once, and the next one is printed when
+    it was used. Serves on this machine alone until Ctrl-C.
     """
     from dralab.apiserver.http.connections.listening import ServingError
 
@@ -68,7 +69,7 @@ def _desk(source: InventorySource, path: Path | None) -> "PageAnswers":
     if path is not None:
         if source.files:
             raise click.UsageError("give either PATH or -f")
-        if path.is_dir():
+        if path.is_dir() or _is_recording(path):
             return _run_desk(path)
         source = InventorySource(files=(str(path),), connection=NO_CLUSTER)
         return Desk(FixedSource(objects.inventory(source)), clock, path.name, live=False)
@@ -82,6 +83,12 @@ def _desk(source: InventorySource, path: Path | None) -> "PageAnswers":
     return Desk(FollowedSource(client, clock), clock, source.connection.access().server, live=True)
 
 
+def _is_recording(path: Path) -> bool:
+    from dralab.simulation.scenario.recorded import is_recording
+
+    return is_recording(path)
+
+
 def _run_desk(folder: Path) -> "PageAnswers":
     from dralab.scenarios.errors import InputError
     from dralab.web.run_desk import RunDesk
@@ -89,7 +96,8 @@ def _run_desk(folder: Path) -> "PageAnswers":
     try:
         return RunDesk(folder)
     except InputError as error:
-        raise UnusableInput(f"{error}; `dralab simulate run --write DIR` writes one") from error
+        hint = "; `dralab simulate run --write DIR` writes one" if folder.is_dir() else ""
+        raise UnusableInput(f"{error}{hint}") from error
 
 
 async def _serve(desk: "PageAnswers", port: int) -> None:

@@ -38,16 +38,16 @@ def simulate(
 ) -> "Run":
     """Run a scenario to its end and return the result.
 
-    `scenario` is a file, the mapping of one (paths in it count from the current directory), or a
-    workload alone: a log in the Standard Workload Format (`.swf`), Batsim's jobs (`.json`), the
-    pods of openb or another public trace (`.csv`), or a pandas.DataFrame with a pod a row, columns
-    named as the fields of `workload.pods`. A workload alone needs a `fleet`, the field of that name
-    of a scenario: `{"hosts": 128}`. `scheduler` (a name, `file.py:Class`, or a class of a `Policy`)
-    and `seed` replace what the scenario says. A class of yours runs in an `engine`: "fast" (the
-    default), "ticks", "cluster" (the whole of `dralab up`) or "batch" (jobs on machines, and the
-    default for them). `progress` gets the simulated seconds, the tasks
-    that are over, and all tasks; the last time at the end. Without it, a line is shown on terminals
-    and in notebooks after two seconds.
+    `scenario` is a file, the mapping of one (paths in it count from the current directory), a
+    recording of `dralab record`, or a workload alone: a log in the Standard Workload Format
+    (`.swf`), Batsim's jobs (`.json`), the pods of openb or another public trace (`.csv`), or a
+    pandas.DataFrame with a pod a row, columns named as the fields of `workload.pods`. A workload
+    alone needs a `fleet`, the field of that name of a scenario: `{"hosts": 128}`. `scheduler` (a
+    name, `file.py:Class`, or a class of a `Policy`) and `seed` replace what the scenario says. A
+    class of yours runs in an `engine`: "fast" (the default), "ticks", "cluster" (the whole of
+    `dralab up`) or "batch" (jobs on machines, and the default for them). `progress` gets the
+    simulated seconds, the tasks that are over, and all tasks; the last time at the end. Without it,
+    a line is shown on terminals and in notebooks after two seconds.
 
     Ctrl-C ends the run and keeps what is done: `complete` is False then. InputError: what is wrong,
     with its file and field.

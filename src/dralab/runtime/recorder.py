@@ -19,6 +19,7 @@ from dralab.api.snapshots.recordings import (
     Recording,
     head,
     name_of,
+    seen,
 )
 from dralab.files.reading import open_own
 from dralab.kernel.clock import SECOND
@@ -29,6 +30,8 @@ from dralab.runtime.reading import COLLECTIONS, ServedKind
 from dralab.values.json_types import JsonDict
 
 RECORDED: Final = tuple(each for each in COLLECTIONS if each.kind in KINDS)
+# After so many seconds in which something has changed, it is noted how far the file goes.
+MARKS: Final = 60
 Rename = Callable[[JsonDict], JsonDict]
 Told = Callable[[str], None]
 
@@ -80,6 +83,7 @@ class RecordingFile:
         self.is_continued = self.size > 0
         if not self.is_continued:
             self._add(head(metadata))
+            self.flush()
 
     def _continued(self, metadata: Mapping[str, Any]) -> int:
         recording = Recording.open(self.path)
@@ -106,6 +110,11 @@ class RecordingFile:
                 self._add(self.state.line(when, of, None, listed=True))
         if obj is not None or before is not None:
             self._add(self.state.line(when, of, obj, listed=listed))
+
+    def mark(self, when: int) -> None:
+        """Note that until `when` nothing else has happened."""
+        self._lines.append(seen(when))
+        self.size += len(self._lines[-1])
 
     def _add(self, line: bytes) -> None:
         if line:
@@ -151,7 +160,7 @@ class ClusterRecorder:
         self.most = most
         self._full = full
         self.is_full = False
-        self._written = 0
+        self._written = self._ticks = self._marked = 0
         self._late: dict[RecordedName, JsonDict | None] = {}
         self.collections = [_Followed(self, client, each) for each in RECORDED]
 
@@ -167,6 +176,7 @@ class ClusterRecorder:
             each.cache.stop()
         if not self.is_full:
             self._flush()
+            self._mark()
 
     @property
     def unread(self) -> Sequence[str]:
@@ -194,10 +204,19 @@ class ClusterRecorder:
             self.take(of, obj, listed=False)
         self.file.flush()
 
+    def _mark(self) -> None:
+        self.file.mark(self.engine.clock.now())
+        self.file.flush()
+        self._marked = self.file.size
+
     def _tick(self) -> None:
-        if not self.is_full:
-            self._flush()
-            self.engine.after(SECOND, self._tick)
+        if self.is_full:
+            return
+        self._flush()
+        self._ticks += 1
+        if self._ticks % MARKS == 0 and self.file.size != self._marked:
+            self._mark()
+        self.engine.after(SECOND, self._tick)
 
 
 class _Followed:

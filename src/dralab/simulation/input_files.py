@@ -8,6 +8,7 @@ from typing import Final
 
 import orjson
 
+from dralab.api.snapshots.recordings import is_recording
 from dralab.files.reading import open_file
 from dralab.simulation.scenario.simulator_config import ENDINGS
 from dralab.simulation.traces import formats as traces
@@ -110,6 +111,8 @@ def _role(path: Path) -> str:
     if path.suffix == ".csv":
         names = head.partition(b"\n")[0].split(b",")
         return "nodes" if b"sn" in names or b"model" in names else "pods"
+    if is_recording(head):
+        return "scenario"
     if head.lstrip()[:1] in {b"{", b"["} or path.suffix == ".json":
         return _role_of_json(head)
     if OF_SCENARIO.search(head):

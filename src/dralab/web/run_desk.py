@@ -6,8 +6,10 @@ from typing import Any, Final
 import orjson
 
 from dralab import __version__
+from dralab.simulation.fidelity import result_of
 from dralab.simulation.results.metrics import meanings
-from dralab.simulation.results.outputs import WrittenRun, read_run
+from dralab.simulation.results.outputs import WrittenRun, as_written, read_run
+from dralab.simulation.scenario.recorded import history_of
 from dralab.web.fleet_map import NameList
 
 MOST_SAMPLES: Final = 20_000
@@ -17,11 +19,12 @@ MOST_PROBLEMS: Final = 20
 
 
 class RunDesk:
-    """The answers about the results in a folder; InputError where it has no summary."""
+    """The answers about the results in a folder, or about a recording. InputError."""
 
-    def __init__(self, folder: Path) -> None:
-        self.title = folder.name or str(folder)
-        self._run = orjson.dumps(run_view(read_run(folder)))
+    def __init__(self, path: Path) -> None:
+        self.title = path.name or str(path)
+        run = read_run(path) if path.is_dir() else as_written(result_of(history_of(path)))
+        self._run = orjson.dumps(run_view(run))
 
     def about(self) -> bytes:
         """Return what the page shows of the run as a source."""

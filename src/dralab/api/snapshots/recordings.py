@@ -4,11 +4,13 @@
     {"at":"2026-11-02T08:00:00.000000Z","listed":true,"object":{"kind":"Pod",…}}
     {"at":"2026-11-02T08:00:07.120345Z","of":["Pod","ml","train"],"patch":{"spec":{"nodeName":"a"}}}
     {"at":"2026-11-02T08:10:00.000000Z","gone":true,"of":["Pod","ml","train"]}
+    {"at":"2026-11-02T08:15:00.000000Z"}
 
 `object` is an object whole, as `kept_fields` keeps it; `patch` is a merge patch (RFC 7386) of what
-the lines before say. What was `listed` came about at some time before `at`, while nobody looked.
-Lines are only ever appended. A last line without its end was cut off with its writer, and does not
-count. The file may be packed with gzip. Watching a cluster is left to `dralab.runtime.recorder`.
+the lines before say. What was `listed` came about at some time before `at`, while nobody looked. A
+line with a time alone says that until then nothing else has happened. Lines are only ever appended.
+A last line without its end was cut off with its writer, and does not count. The file may be packed
+with gzip. Watching a cluster is left to `dralab.runtime.recorder`.
 """
 
 import gzip
@@ -22,7 +24,7 @@ import orjson
 from dralab.api.snapshots.errors import SnapshotError
 from dralab.files.reading import open_file
 from dralab.files.sources import GZIP
-from dralab.kernel.times import TimeError, from_rfc3339, rfc3339_micro
+from dralab.kernel.times import from_rfc3339, rfc3339_micro
 from dralab.values.json_types import JsonDict
 from dralab.values.patches import merge_difference, merge_patch
 
@@ -93,9 +95,14 @@ class RecordedState:
                 found |= {"of": list(of), "patch": patch}
         return orjson.dumps(found, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
 
-    def read(self, line: bytes) -> RecordedChange:
-        """Return the change of a line, and take it over. ValueError, KeyError, TypeError."""
+    def read(self, line: bytes) -> RecordedChange | int:
+        """Return the change of a line, and take it over, or its time alone.
+
+        ValueError, KeyError, TypeError.
+        """
         found = orjson.loads(line)
+        if len(found) == 1:
+            return from_rfc3339(found["at"])
         obj: JsonDict | None = found.get("object")
         of = name_of(obj) if obj is not None else RecordedName(*map(str, found["of"]))
         if "patch" in found:
@@ -108,6 +115,11 @@ class RecordedState:
         else:
             self.objects[of] = obj
         return RecordedChange(from_rfc3339(found["at"]), of, obj, bool(found.get("listed")))
+
+
+def seen(when: int) -> bytes:
+    """Return the line that until `when` nothing else has happened."""
+    return orjson.dumps({"at": rfc3339_micro(when)}, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def head(metadata: Mapping[str, Any]) -> bytes:
@@ -125,14 +137,14 @@ class Recording:
     """A recording that is read, once: first its `metadata`, then its changes.
 
     SnapshotError: it is not one, or a line of it is wrong. After the changes, `state` is what there
-    was at the end, and `whole` the size of the lines that count.
+    was at the end, `until`, and `whole` the size of the lines that count.
     """
 
     def __init__(self, lines: Iterable[bytes], name: str = "") -> None:
         self._lines = iter(lines)
         self._name = f"{name}: " if name else ""
         self.state = RecordedState()
-        self.whole = 0
+        self.whole = self.until = 0
         first = next(self._lines, b"")
         if not is_recording(first) or not first.endswith(b"\n"):
             raise SnapshotError(f"{self._name}is not a recording: make one with dralab record")
@@ -148,7 +160,6 @@ class Recording:
         return cls(_lines(path), str(path))
 
     def __iter__(self) -> Iterator[RecordedChange]:
-        last = 0
         for number, line in enumerate(self._lines, start=2):
             if not line.endswith(b"\n"):
                 if len(line) >= LONGEST_LINE:
@@ -158,14 +169,16 @@ class Recording:
                 return  # the last one, whose writer was ended
             try:
                 change = self.state.read(line)
-            except (AttributeError, KeyError, TypeError, ValueError, TimeError) as error:
+            except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
                 raise SnapshotError(f"{self._name}line {number}: {error!r}") from error
             self.whole += len(line)
             if self.whole > MOST_BYTES:
                 raise SnapshotError(f"{self._name}is larger than {MOST_BYTES} bytes")
             # A clock that was set back does not turn the order of changes around.
-            last = max(last, change.when)
-            yield change._replace(when=last)
+            when = change if isinstance(change, int) else change.when
+            self.until = max(self.until, when)
+            if not isinstance(change, int):
+                yield change._replace(when=self.until)
 
 
 def objects_at_the_end(content: bytes) -> list[JsonDict]:

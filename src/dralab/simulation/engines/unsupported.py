@@ -47,7 +47,7 @@ def refuse_for_jobs(file: Path, conditions: RunConditions) -> None:
 
 def refuse_fast(scenario: Scenario) -> None:
     """Raise InputError for features of the cluster engine that affect pods."""
-    for where, what in _beyond_fast(scenario):
+    for where, what in beyond_fast(scenario):
         raise InputError(scenario.file, f"{what}; {INSTEAD}", where=where)
 
 
@@ -64,19 +64,20 @@ def refuse_lives(scenario: Scenario) -> None:
             raise InputError(scenario.file, problem, where=f"workload: Pod {pod.key}")
 
 
-def _beyond_fast(scenario: Scenario) -> Iterator[tuple[str, str]]:
+def beyond_fast(scenario: Scenario) -> Iterator[tuple[str, str]]:
     """Yield the place and name of features that the fast engine does not support."""
     fleet, work = scenario.fleet, scenario.work
-    for body in fleet.running:
+    objects = () if work.until is not None else work.objects
+    for body in () if fleet.counted else fleet.running:
         yield "fleet", f"{_title(body)} runs already, which the fast engine cannot take over"
     for node in fleet.nodes:
         for name in node.drivers:
             if name not in DRIVERS:
                 yield "fleet", f"node {node.name} has the driver {name}, whose code would not run"
-    for each in work.objects:
+    for each in objects:
         if each.body.get("kind") in {"Node", "ResourceSlice"}:
             yield "workload", f"{_title(each.body)} belongs to the fleet, where its driver is"
-    for body in (*fleet.objects, *(dict(each.body) for each in work.objects)):
+    for body in (*fleet.objects, *(dict(each.body) for each in objects)):
         yield from _beyond_fast_of_object(body, scenario)
     for fault in scenario.conditions.faults:
         if fault.happens is not None:
@@ -87,6 +88,15 @@ def _beyond_fast(scenario: Scenario) -> Iterator[tuple[str, str]]:
     for pod in scenario.pods():
         for name in _beyond_fast_of_pod(pod):
             yield f"workload: Pod {pod.key}", f"the fast engine does not act out {name}"
+
+
+def left_out(fleet: ScenarioFleet) -> Iterator[str]:
+    """Yield a sentence about what the fast engine leaves out of a recording."""
+    kinds = Counter(str(each.get("kind")) for each in fleet.running if fleet.counted)
+    found = {kind: count for kind, count in sorted(kinds.items()) if kind in ONLY_IN_A_CLUSTER}
+    if found:
+        counts = ", ".join(f"{count} {kind}" for kind, count in found.items())
+        yield f"these objects of the recording are left out: {counts}; {INSTEAD}"
 
 
 def _beyond_fast_of_object(body: JsonDict, scenario: Scenario) -> Iterator[tuple[str, str]]:

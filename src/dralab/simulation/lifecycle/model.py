@@ -22,6 +22,10 @@ class Pod:
     Each run first takes `startup`, in which it does no work. A pod with `until` is a replica of a
     service: it runs until then, whenever it starts. `checkpoint` replaces that of the life cycle.
     The nodes of a gang share the value of the label `topology`.
+
+    Of a recorded history: it runs `starting` after its binding, it has a gate until it `opens`, and
+    is deleted if it still waits when it `leaves`. Unless it `returns`, none follows it when it is
+    evicted.
     """
 
     name: str
@@ -41,6 +45,10 @@ class Pod:
     checkpoint: int | None = None
     until: int | None = None
     topology: str = ""
+    starting: int = 0
+    opens: int | None = None
+    leaves: int | None = None
+    returns: bool = True
 
     @property
     def key(self) -> str:

@@ -74,7 +74,7 @@ class PodLives(Generic[Task]):
         self,
         site: LifecycleHost[Task],
         agenda: Agenda,
-        tasks: Mapping[str, Task],
+        tasks: dict[str, Task],
         how: RunConditions,
         stream: Stream,
         *,
@@ -169,7 +169,8 @@ class PodLives(Generic[Task]):
     def _lasts(self, task: Task, stage: Stage) -> int | None:
         """Return how long a stage lasts; None: for ever."""
         if not stage.runs:
-            return self.delays.length_of(stage)
+            own = task.pod.starting if stage.then == "start" else 0
+            return self.delays.length_of(stage) + own
         if task.pod.until is not None:
             left = max(0, self._begin + task.pod.until - self.agenda.now())
         elif task.pod.duration is None:
@@ -271,7 +272,11 @@ class PodLives(Generic[Task]):
             self._count_loss(task)
         if self.site.comes_again(task):
             self.try_again(task, reason)
-            return
+        else:
+            self.give_up(task, reason)
+
+    def give_up(self, task: Task, reason: str) -> None:
+        """End a pod that no other one follows."""
         task.state, task.ended, task.reason = "Failed", self.agenda.now(), reason
         self.site.withdraw(task)
         self._count_over(task)

@@ -190,6 +190,24 @@ class WrittenRun:
     problems: Sequence[str]
 
 
+def as_written(result: Result) -> WrittenRun:
+    """Return a run as it would be read from its folder."""
+    return WrittenRun(
+        summary=summary(result),
+        columns=sample_columns(result),
+        samples=sample_rows(result),
+        tasks=[
+            WrittenTask(
+                id=task.id, state=task.state, submitted=task.submitted / SECOND,
+                started=_seconds(task.started), ended=_seconds(task.ended),
+                places=[result.lanes[lane] for lane in task.lanes],
+            )
+            for task in result.tasks
+        ],
+        problems=(),
+    )  # fmt: skip
+
+
 def read_run(folder: Path) -> WrittenRun:
     """Return the run of a folder that `outputs.write` filled. InputError without its summary."""
     problems: list[str] = []

@@ -32,6 +32,7 @@ from dralab.scenarios.tables import (
 from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.platforms.platform import Platform, plain
 from dralab.simulation.scenario import simulator_config
+from dralab.simulation.scenario.manifests import Arrival
 from dralab.simulation.scenario.simulator_config import TickConfig
 from dralab.simulation.traces import formats as traces
 from dralab.simulation.workloads import openb
@@ -59,18 +60,28 @@ class ScenarioFleet:
 
     `objects` are all that came with nodes from files: slices, classes, the nodes themselves.
     `running` are the pods of a snapshot and what belongs to them, as their cluster had them.
-    `tick` is the step of the engine `ticks`, in nanoseconds.
+    `changes` are what becomes of them, in a recorded history. GPUs that are `counted` are numbers
+    of nodes and pods, and do not become devices. `tick` is the step of the engine `ticks`, in
+    nanoseconds.
     """
 
     nodes: tuple[GpuNode, ...] = ()
     platform: Platform | None = None
     objects: tuple[JsonDict, ...] = ()
     running: tuple[JsonDict, ...] = ()
+    changes: tuple[Arrival, ...] = ()
+    counted: bool = False
     tick: int = 10 * SECOND
 
     def as_platform(self) -> Platform:
         """Return the machines: one a node where only nodes are known."""
         return plain(len(self.nodes)) if self.platform is None else self.platform
+
+    def without_shares(self) -> tuple[GpuNode, ...]:
+        """Return the nodes for engines whose GPUs are devices: counted ones are none."""
+        if not self.counted:
+            return self.as_nodes()
+        return tuple(replace(node, gpus=0, model="") for node in self.nodes)
 
     def as_nodes(self) -> tuple[GpuNode, ...]:
         """Return the nodes: one a machine where only machines are known."""
@@ -145,6 +156,7 @@ FORMS: Final = {
     "manifests": file("Nodes, ResourceSlices, DeviceClasses: YAML."),
     "shape": row(SHAPE, "A sample, as of `dralab generate`.", always=False),
     "snapshot": file("A file of `dralab snapshot`."),
+    "recording": file("A file of `dralab record`: the nodes that came, changed and went."),
     "simulator": file("A configuration of k8s-cluster-simulator."),
 }
 MASTER: Final = label(

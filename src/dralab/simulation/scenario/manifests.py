@@ -1,6 +1,7 @@
 """Kubernetes manifests as a workload: pods and jobs with their arrival times.
 
-Annotations: `simulation.dralab.dev/arrives` and `simulation.dralab.dev/runs` are durations;
+Annotations: `simulation.dralab.dev/arrives`, `runs` and `starts` (from binding to running) are
+durations;
 `simSpec` (k8s-cluster-simulator) gives the run time as the sum of its phases; Alibaba's
 `alibabacloud.com/gpu-milli`, `gpu-count`, `gpu-card-model`, `creation-time` and `deletion-time`
 are understood. A Job stands for its `parallelism` (or `completions`) pods. Objects of other kinds
@@ -25,6 +26,7 @@ from dralab.values.quantity import QuantityError, parse_any
 
 ARRIVES: Final = "simulation.dralab.dev/arrives"
 RUNS: Final = "simulation.dralab.dev/runs"
+STARTS: Final = "simulation.dralab.dev/starts"
 ALIBABA: Final = "alibabacloud.com/"
 GPU: Final = "nvidia.com/gpu"
 POD: Final = ("", "Pod")
@@ -39,10 +41,14 @@ SYSTEM_PRIORITIES: Final[Mapping[str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """An object that is created at a time, in nanoseconds since the run began."""
+    """An object that is created at a time, in nanoseconds since the run began.
+
+    In a recorded history it may also be changed to what it is then, or it is `gone`.
+    """
 
     when: int
     body: Mapping[str, Any]
+    gone: bool = False
 
 
 def read(path: Path, problems: InputProblems) -> tuple[tuple[Pod, ...], tuple[Arrival, ...]]:
@@ -153,6 +159,7 @@ def _pod(
     )
     try:
         arrives, length = _times(annotations)
+        starting = duration(_number(annotations.get(STARTS) or "0"))
     except ValueError as error:
         raise _error(path, manifest, str(error)) from None
     return Pod(
@@ -168,6 +175,7 @@ def _pod(
         user=manifest.namespace or "default",
         body=given,
         scheduler=str(spec.get("schedulerName") or ""),
+        starting=starting,
     )
 
 

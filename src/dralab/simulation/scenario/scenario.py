@@ -41,7 +41,7 @@ from dralab.simulation.lifecycle.model import (
     RunConditions,
     Stage,
 )
-from dralab.simulation.scenario import fleet, manifests, pools, workload
+from dralab.simulation.scenario import fleet, manifests, pools, recorded, workload
 from dralab.simulation.scenario.fleet import ScenarioFleet, openb_nodes, simulator_fleet
 from dralab.simulation.scenario.pools import ClusterAutoscalerRules, Rules, ScenarioPool
 from dralab.simulation.scenario.schedulers import (
@@ -276,10 +276,14 @@ def load(
 ) -> Scenario:
     """Return the scenario of a file; `seed` and `scheduler` replace what it says.
 
-    `content` stands for that of the file, which need not be there then. A `policy` schedules in
+    `content` stands for that of the file, which need not be there then; a recording is fleet and
+    workload. A `policy` schedules in
     place of any scheduler; it is named in `scheduler`, and `engine` runs it.
     """
     problems = InputProblems() if problems is None else problems
+    if content is None and recorded.is_recording(path):
+        parts = {key: {"recording": path.name} for key in ("fleet", "workload")}
+        content = {**parts, "scheduler": FAST}
     fields = load_fields(path) if content is None else Fields(FieldSource(path), "", content)
     if change is not None:
         change(fields)
@@ -304,7 +308,11 @@ def load(
     used_seed = given.seed if seed is None else seed
     machines = _fleet(given, used_engine or chosen, problems)
     hosts = machines.as_platform().width if chosen in JOBS else None
-    work = workload.read(given.workload, used_seed, problems, hosts=hosts)
+    elsewhere = given.fleet is None or given.fleet.form != "recording"
+    work = workload.read(given.workload, used_seed, problems, hosts=hosts, elsewhere=elsewhere)
+    conditions = _conditions(given, machines, used_seed)
+    if conditions.until is None:
+        conditions = replace(conditions, until=work.until)
     return Scenario(
         name=given.name or path.stem,
         file=path,
@@ -312,7 +320,7 @@ def load(
         fleet=machines,
         work=work,
         scheduler=chosen,
-        conditions=replace(_conditions(given, machines, used_seed), blocking=blocking),
+        conditions=replace(conditions, blocking=blocking),
         external=given.external,
         skipped=len(problems.skipped),
         energy=given.energy,
@@ -333,6 +341,8 @@ def _fleet(given: Given, scheduler: str, problems: InputProblems) -> ScenarioFle
     never = any(each.spot or each.failure == 1 for each in given.pools)
     if never and given.stop.at is None:
         raise given.error("stop", "give `at`: with spot machines, or failures, a run may never end")
+    if given.fleet is not None and given.fleet.form == "recording":
+        return recorded.history_of(given.fleet.recording).fleet()
     if given.fleet is not None:
         return fleet.read(given.fleet, problems)
     if not given.pools:
@@ -452,8 +462,8 @@ def digest(scenario: Scenario) -> str:
     ]
     parts = (
         scenario.seed, scenario.scheduler, scenario.conditions, scenario.energy, nodes,
-        fleet.platform, fleet.objects, fleet.running, scenario.work, scenario.tick, scenario.engine,
-        pools, scenario.autoscaler,
+        fleet.platform, fleet.objects, fleet.running, fleet.changes, scenario.work, scenario.tick,
+        scenario.engine, pools, scenario.autoscaler,
     )  # fmt: skip
     return checkpoints.digest(parts, files)
 

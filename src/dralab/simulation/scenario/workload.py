@@ -25,6 +25,7 @@ from dralab.scenarios.tables import (
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario import generated, manifests, serving
 from dralab.simulation.scenario.generated import of_delays
+from dralab.simulation.scenario.recorded import history_of
 from dralab.simulation.traces import formats as traces
 from dralab.simulation.workloads import batsim, openb, swf
 from dralab.simulation.workloads.jobs import Delay, Job, Workload
@@ -39,14 +40,16 @@ MOST_INFLATED: Final = 100
 class ScenarioWorkload:
     """Pods, or rigid jobs; `jobs` may be turned into pods, not the other way round.
 
-    `objects` are what manifests held beside pods. With `inflate` pods are cloned until they ask for
-    that multiple of all GPUs, and are placed once, without time, in an order drawn at random.
+    `objects` are what manifests held beside pods. `until` is when a recorded history ends. With
+    `inflate` pods are cloned until they ask for that multiple of all GPUs, and are placed once,
+    without time, in an order drawn at random.
     """
 
     pods: tuple[Pod, ...] = ()
     jobs: Workload | None = None
     objects: tuple[manifests.Arrival, ...] = ()
     inflate: float | None = None
+    until: int | None = None
 
     @property
     def is_alone(self) -> bool:
@@ -95,6 +98,7 @@ FORMS: Final = {
     "openb": file("The pods of an openb trace: CSV."),
     "trace": file("The pods of a public trace, which is told by its content."),
     "manifests": file("Pods, Jobs and what they need: YAML."),
+    "recording": file("A file of `dralab record`: the pods that ran and waited."),
 }
 INFLATE: Final = field(
     {"type": "number", "exclusiveMinimum": 0, "maximum": MOST_INFLATED},
@@ -118,15 +122,27 @@ WORKLOAD: Final = Table(
 
 
 def read(
-    given: Given, seed: int, problems: InputProblems, *, hosts: int | None = None
+    given: Given,
+    seed: int,
+    problems: InputProblems,
+    *,
+    hosts: int | None = None,
+    elsewhere: bool = True,
 ) -> ScenarioWorkload:
     """Return the workload of a scenario: several forms of pods, or one of jobs. InputError.
 
-    `hosts` is how many machines a rigid job may have at most, where that matters.
+    `hosts` is how many machines a rigid job may have at most, where that matters. `elsewhere`: the
+    pods of a recording run on another fleet, and those that ran at its beginning arrive, too.
     """
     forms = [form for form in FORMS if given[form] is not None]
     if not forms:
         raise given.error("", f"must have one of {', '.join(FORMS)}")
+    if forms == ["recording"]:
+        history = history_of(given.recording)
+        pods, objects = history.work(alone=elsewhere)
+        return ScenarioWorkload(pods=pods, objects=objects, until=history.end)
+    if "recording" in forms:
+        raise given.error("recording", "cannot be combined with other pods")
     parts = [_read(given, form, seed, problems, hosts) for form in forms]
     if len(parts) == 1:
         return parts[0]

@@ -24,7 +24,7 @@ from dralab.node.containers import (
 from dralab.node.simulated_runtime import SimulatedRuntime
 from dralab.runtime.simulated import SimulatedEngine
 from dralab.simulation.lifecycle.model import Delays, LifeCycle
-from dralab.simulation.scenario.manifests import RUNS
+from dralab.simulation.scenario.manifests import RUNS, STARTS
 from dralab.values.json_types import JsonObject
 
 TERMINATED: Final = 143
@@ -78,6 +78,7 @@ class TaskContainers:
         if uid not in self._fetched:
             self._fetched.add(uid)
             delay = sum(map(self.delays.length_of, self.life.start))
+            delay += _length(start.annotations.get(STARTS, "0"), STARTS)
             if delay:
                 raise ImageNotReady(delay)
         text = start.annotations.get(RUNS)
@@ -211,11 +212,11 @@ class _TimedContainer:
             self._ended(ContainerExit(code, "Completed" if code == 0 else "Error"))
 
 
-def _length(text: str) -> int:
+def _length(text: str, name: str = RUNS) -> int:
     try:
         return duration(_number(text))
     except ValueError as error:
-        raise ContainerStartError(f"annotation {RUNS}: {error}") from None
+        raise ContainerStartError(f"annotation {name}: {error}") from None
 
 
 def _number(text: str) -> float | str:

@@ -4,15 +4,17 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from dralab.api.status import ApiError
 from dralab.components.simulated import SimulatedCluster
 from dralab.contracts.cdi import ContainerEdits
 from dralab.drivers.driver import AllocatedClaim, AllocatedDevice, Driver
-from dralab.objects.metadata import spec_of
+from dralab.objects.metadata import metadata_of, spec_of
+from dralab.runtime.client import amend
 from dralab.simulation.engines import objects
 from dralab.simulation.engines.cluster.containers import annotation
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario.fleet import GPU_RESOURCES
-from dralab.simulation.scenario.manifests import RUNS
+from dralab.simulation.scenario.manifests import RUNS, Arrival
 from dralab.values.json_types import JsonDict
 
 # Made before what may refer to them.
@@ -32,10 +34,14 @@ class ManifestDriver(Driver):
 
 
 class CreatedObjects:
-    """Creates objects as they were written, and knows the drivers that their slices need."""
+    """Creates objects as they were written, and knows the drivers that their slices need.
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
+    GPUs of nodes that are `counted` stay numbers.
+    """
+
+    def __init__(self, cluster: SimulatedCluster, *, counted: bool = False) -> None:
         self.cluster = cluster
+        self._counted = counted
         self.devices: dict[str, list[str]] = {}
         self._drivers: dict[str, set[str]] = {}
 
@@ -67,11 +73,40 @@ class CreatedObjects:
             owner = f"Job {namespace}/{metadata.get('name')}"
             self._job(body, next((pod for pod in pods if pod.owner == owner), None))
         elif kind == "ResourceSlice":
-            self._slice(body)
+            self.expect(body)
         return self.cluster.client.create(resource, body, namespace)
 
-    @staticmethod
-    def _node(body: JsonDict) -> None:
+    def change(self, arrival: Arrival) -> bool:
+        """Change an object to what it is then, or delete it; False if there is none. ApiError."""
+        body, client = arrival.body, self.cluster.client
+        resource = objects.resource_of(body, self.cluster.server.resources.kinds)
+        metadata = metadata_of(body)
+        name, namespace = metadata["name"], metadata.get("namespace", "")
+        try:
+            held = client.get(resource, name, namespace)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+            return arrival.gone
+        if arrival.gone:
+            client.delete(resource, name, namespace)
+            return True
+
+        def take_over(latest: JsonDict) -> bool:
+            latest["metadata"]["labels"] = dict(metadata.get("labels") or {})
+            latest |= {key: body[key] for key in body if key not in {"metadata", "status"}}
+            return True
+
+        def offer(latest: JsonDict) -> bool:
+            latest["status"] = {**(latest.get("status") or {}), **body["status"]}
+            return True
+
+        held = amend(client, resource, held, take_over)
+        if body.get("status"):
+            amend(client, resource, held, offer, subresource="status")
+        return True
+
+    def _node(self, body: JsonDict) -> None:
         metadata, status = body["metadata"], body.setdefault("status", {})
         labels = metadata.setdefault("labels", {})
         for key, value in (
@@ -82,8 +117,8 @@ class CreatedObjects:
             labels.setdefault(key, value)
         for part in ("capacity", "allocatable"):
             amounts = status.get(part) or {}
-            # GPUs are devices here, not a number.
-            status[part] = {k: v for k, v in amounts.items() if k not in GPU_RESOURCES}
+            if not self._counted:  # GPUs are devices here, not a number.
+                status[part] = {k: v for k, v in amounts.items() if k not in GPU_RESOURCES}
         # A node reports itself that it is ready.
         status.pop("conditions", None)
         status.pop("nodeInfo", None)
@@ -103,10 +138,12 @@ class CreatedObjects:
             **(metadata.get("annotations") or {}), RUNS: annotation(pod.duration),
         }  # fmt: skip
 
-    def _slice(self, obj: JsonDict) -> None:
+    def expect(self, obj: Mapping[str, Any]) -> None:
+        """Let the driver of a slice, that is there or will come, be ready on its node."""
         spec = spec_of(obj)
         node = str(spec.get("nodeName") or "")
         self._drivers.setdefault(node, set()).add(str(spec.get("driver")))
         if node:
+            known = self.devices.setdefault(node, [])
             names = [str(device["name"]) for device in spec.get("devices") or ()]
-            self.devices.setdefault(node, []).extend(names)
+            known.extend(name for name in names if name not in known)

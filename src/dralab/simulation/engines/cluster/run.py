@@ -6,6 +6,7 @@ claims may share. Only containers differ: they run for a given time.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +21,14 @@ from dralab.kernel.events import BEGINNING, RETURNING
 from dralab.kernel.randomness import Randomness
 from dralab.objects.claims import allocation_of, claim_names, results_of
 from dralab.objects.conditions import condition_of
-from dralab.objects.metadata import is_deleting, metadata_of, spec_of, status_of, uid_of
+from dralab.objects.metadata import (
+    annotations_of,
+    is_deleting,
+    metadata_of,
+    spec_of,
+    status_of,
+    uid_of,
+)
 from dralab.objects.pods import is_finished
 from dralab.runtime.resources import CLAIMS, PODS
 from dralab.scenarios import code
@@ -50,8 +58,10 @@ from dralab.simulation.lifecycle.model import Pod, Quotas
 from dralab.simulation.policies.user_policy import UserPolicy
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario import manifests
+from dralab.simulation.scenario.fleet import checked_node
 from dralab.simulation.scenario.manifests import Arrival
 from dralab.simulation.scenario.pools import ClusterAutoscalerRules, KarpenterRules
+from dralab.simulation.scenario.recorded import pod_running
 from dralab.simulation.scenario.scenario import Scenario, digest
 from dralab.values.json_types import JsonDict
 
@@ -77,7 +87,8 @@ class ClusterRun:
         self.work = scenario.pods()
         nodes = scenario.fleet.as_nodes()
         self.capacity, self.types = capacity_of(nodes)
-        if scenario.pools:
+        if scenario.pools or scenario.fleet.counted:
+            nodes = scenario.fleet.without_shares()
             self.types = {}  # which nodes there will be is not known
         gpus = GpuUsage(nodes, self.work) if self.types and self.work else None
         self.tasks = ClusterTasks(types=list(self.types), gpus=gpus)
@@ -88,7 +99,11 @@ class ClusterRun:
         self.complete = False
         chance = Randomness(scenario.seed)
         self.containers = TaskContainers(self.cluster.engine, how.life, chance, self)
-        self.created_objects = CreatedObjects(self.cluster)
+        self.created_objects = CreatedObjects(self.cluster, counted=scenario.fleet.counted)
+        self._begins = self.cluster.now + SECOND
+        for arrival in scenario.fleet.changes:
+            if arrival.body["kind"] == "ResourceSlice":
+                self.created_objects.expect(arrival.body)
         for body in CreatedObjects.ordered(scenario.fleet.objects):
             self._create(body, "fleet")
         self._start_from(scenario.fleet.running)
@@ -127,6 +142,9 @@ class ClusterRun:
         # Nodes, drivers and controllers have seen each other; the run begins now.
         self.cluster.wait(1)
         self.begin = self._last = self.cluster.now
+        for task in self.tasks.by_uid.values():
+            task.created = task.bound = self.begin
+            task.started = task.started and self.begin
         if scenario.is_own:
             self._obey(UserPolicy(scenario, "cluster", chance.stream("policy")))
         if scenario.pools:
@@ -160,6 +178,8 @@ class ClusterRun:
 
     def _plan(self) -> None:
         how = self.scenario.conditions
+        for arrival in self.scenario.fleet.changes:
+            self._at(arrival.when, partial(self._change, arrival))
         for arrival in self.scenario.work.objects:
             self._at(arrival.when, partial(self._bring, arrival))
         for pod in self.work:
@@ -167,22 +187,34 @@ class ClusterRun:
                 task = ClusterTask(pod, name=pod.name)
                 self.tasks.records.append(task)
                 self._at(pod.arrives, partial(self._arrive, task))
+                if pod.leaves is not None:
+                    self._at(pod.leaves, partial(self._leave, task))
         gpus = {node.name: node.gpus for node in self.scenario.fleet.as_nodes()}
         there = {name: gpus.get(name, 0) for name in self.nodes.devices}
         self.faults.plan(how.faults, there, self.begin)
 
     def _start_from(self, running: Sequence[JsonDict]) -> None:
-        """Begin with the pods and claims of a snapshot; waiting pods are tasks of the run."""
+        """Begin with the pods and claims of a snapshot, or of a recording.
+
+        Waiting pods are tasks of the run, and running ones whose end is known.
+        """
         snapshots.load(self.cluster, running)
         for body in running:
-            if (
-                body["kind"] == "Pod"
-                and not spec_of(body).get("nodeName")
-                and not is_finished(body)
-            ):
-                task = ClusterTask(manifests.of_object(body, 0), name=body["metadata"]["name"])
-                self._by_name[task.pod.namespace, task.name] = task
-                self.tasks.records.append(task)
+            node = spec_of(body).get("nodeName")
+            counts = not node or manifests.ARRIVES in annotations_of(body)
+            if body["kind"] != "Pod" or not counts or is_finished(body):
+                continue
+            pod = pod_running(body) if node else manifests.of_object(body, 0)
+            task = ClusterTask(pod, name=pod.name)
+            self._by_name[task.pod.namespace, task.name] = task
+            self.tasks.records.append(task)
+            if node:
+                task.uid = uid_of(body)
+                self.tasks.by_uid[task.uid] = task
+                task.bind(node, self.cluster.now)
+                task.devices = tuple(self._devices(task, body))
+                self.tasks.count_held(task, 1)
+            else:
                 self.tasks.wait(task, 1)
 
     def _at(self, when: int, action: Callable[[], None]) -> None:
@@ -247,7 +279,11 @@ class ClusterRun:
         scheduler = self.cluster.scheduler
         if scheduler is None:
             return
-        waiting = [task for task in self.tasks.records if task.uid and task.bound is None]
+        waiting = [
+            task
+            for task in self.tasks.records
+            if task.uid and task.bound is None and not task.is_over
+        ]
         for task in waiting[:MOST_EXPLAINED]:
             pod = self.cluster.client.get(PODS, task.name, task.pod.namespace)
             if not pod["spec"].get("schedulingGates") and not pod["spec"].get("schedulingGroup"):
@@ -287,7 +323,26 @@ class ClusterRun:
     def _bring(self, arrival: Arrival) -> None:
         metadata = metadata_of(arrival.body)
         self.bodies.namespace(str(metadata.get("namespace") or "default"))
-        self._create(arrival.body, "workload")
+        if self.scenario.work.until is None or not self.created_objects.change(arrival):
+            self._create(arrival.body, "workload")
+
+    def _change(self, arrival: Arrival) -> None:
+        """Let a node of a recorded history come, change or go, or what belongs to one."""
+        body, name = arrival.body, metadata_of(arrival.body)["name"]
+        is_node = body["kind"] == "Node"
+        if is_node and arrival.gone:
+            self._node_lost(name)
+            self.nodes.remove(name)
+            return
+        try:
+            is_known = self.created_objects.change(arrival)
+        except ApiError as error:
+            raise self._wrong(f"{body['kind']} {name}", error, "fleet") from None
+        if not is_known:
+            self._create(body, "fleet")
+            if is_node:
+                node = checked_node(body, self.scenario.file.name)
+                self.nodes.add(replace(node, gpus=0, model=""))
 
     def _create(self, body: Mapping[str, Any], where: str) -> None:
         try:
@@ -303,8 +358,17 @@ class ClusterRun:
         self.tasks.wait(task, 1)
         self._submit(task)
 
+    def _leave(self, task: ClusterTask) -> None:
+        """Delete a pod that still waits, as its user did."""
+        if task.bound is None and not task.is_over:
+            task.pod = replace(task.pod, returns=False)
+            task.reason = "deleted while it waited"
+            self.cluster.client.delete(PODS, task.name, task.pod.namespace)
+
     def _submit(self, task: ClusterTask) -> None:
-        gated = self.queues.has(task.pod)
+        queued = self.queues.has(task.pod)
+        opens = None if queued or task.pod.opens is None else self.begin + task.pod.opens
+        gated = queued or (opens is not None and opens > self.cluster.now)
         self._by_name[task.pod.namespace, task.name] = task
         try:
             body = self.bodies.pod(task.pod, task.name, gated=gated)
@@ -315,13 +379,17 @@ class ClusterRun:
             self.tasks.refused(task, error.message)
             self._refused.append(task)
             return
-        if gated:
+        if queued:
             self.queues.add_task(task)
+        elif gated and opens is not None:
+            self.cluster.engine.at(opens, partial(self._open_gate, task), priority=BEGINNING)
 
     def _wrong(self, what: str, error: ApiError, where: str = "workload") -> InputError:
         return InputError(self.scenario.file, error.message, where=f"{where}: {what}")
 
     def _open_gate(self, task: ClusterTask) -> None:
+        if task.gone:
+            return  # it was deleted meanwhile
         pod = self.cluster.client.get(PODS, task.name, task.pod.namespace)
         gates = [gate for gate in pod["spec"].get("schedulingGates") or () if gate["name"] != GATE]
         spec = {**pod["spec"], "schedulingGates": gates}
@@ -428,7 +496,7 @@ class ClusterRun:
         if task.bound is not None and not task.lost:
             self._lose_run(task)
         self._free(task)
-        if task.pod.owner:
+        if task.pod.owner or not task.pod.returns:
             # Its controller makes another one, which is a task of its own.
             task.state, task.ended = "Failed", self.cluster.now
             task.reason = task.reason or "deleted before it was done"
@@ -443,6 +511,7 @@ class ClusterRun:
     def left(self, uid: str, length: int) -> int:
         """Return how long a run takes, less what was saved of the runs before."""
         task = self.tasks.by_uid.get(uid)
+        length += max(0, self._begins - self.cluster.now)  # those that ran before the beginning
         return length if task is None else task.left(length, self.scenario.conditions.life)
 
     def _begin_anew(self, task: ClusterTask, why: str) -> None:

@@ -11,7 +11,7 @@ from dralab.simulation.engines import objects
 from dralab.simulation.engines.cluster.containers import annotation
 from dralab.simulation.engines.cluster.nodes import create_if_missing
 from dralab.simulation.lifecycle.model import Pod
-from dralab.simulation.scenario.manifests import ALIBABA, RUNS
+from dralab.simulation.scenario.manifests import ALIBABA, RUNS, STARTS
 from dralab.simulation.workloads.openb import PodRequest
 from dralab.values.json_types import JsonDict
 
@@ -47,6 +47,8 @@ class TaskObjects:
         metadata.pop("uid", None)
         if pod.duration is not None:
             metadata.setdefault("annotations", {})[RUNS] = annotation(pod.duration)
+        if pod.starting:
+            metadata.setdefault("annotations", {})[STARTS] = annotation(pod.starting)
         if pod.gang:
             self._gang(pod)
             spec.setdefault("schedulingGroup", {"podGroupName": pod.gang})

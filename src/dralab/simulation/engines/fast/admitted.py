@@ -27,13 +27,13 @@ from dralab.simulation.engines.cluster.tasks import ClusterTask
 from dralab.simulation.engines.fast.inventory import GpusAre
 from dralab.simulation.engines.objects import GPU
 from dralab.simulation.lifecycle.model import Pod
-from dralab.simulation.scenario.manifests import ARRIVES, RUNS
+from dralab.simulation.scenario.manifests import ARRIVES, RUNS, STARTS, Arrival
 from dralab.simulation.scenario.scenario import Scenario
 from dralab.simulation.workloads.openb import PodRequest
 from dralab.values import labels
 from dralab.values.json_types import JsonDict
 
-OF_ONE_POD: Final = frozenset({ARRIVES, RUNS})
+OF_ONE_POD: Final = frozenset({ARRIVES, RUNS, STARTS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class AdmittedObjects:
         self.gpus = gpus
         self.pods = scenario.pods()
         self.cluster = SimulatedCluster(seed=scenario.seed, without=(SCHEDULER, CONTROLLERS))
-        self.created = CreatedObjects(self.cluster)
+        self.created = CreatedObjects(self.cluster, counted=scenario.fleet.counted)
         self.gangs = gangs_of(self.pods)
         self.bodies = TaskObjects(self.cluster, self.gangs, parts=gpus == "parts")
         self._kinds: dict[Hashable, AdmittedKind] = {}
@@ -127,6 +127,23 @@ class AdmittedObjects:
                 return None
             self._stored[resource, key] = found
         return found
+
+    def change(self, arrival: Arrival) -> bool:
+        """Change or delete an object of a recorded history; False if there is none."""
+        self._stored.clear()
+        try:
+            return self.created.change(arrival)
+        except ApiError as error:
+            title = f"workload: {arrival.body['kind']} {metadata_of(arrival.body)['name']}"
+            raise InputError(self.file, error.message, where=title) from None
+
+    def running(self, pod: Pod, body: JsonDict) -> PodInfo:
+        """Return a pod that runs at the beginning of a recorded history."""
+        if self.gpus != "shares" or not pod.request.gpus:
+            return pod_info(body, self._select_namespaces)
+        copy: JsonDict = orjson.loads(orjson.dumps(body))
+        _count_no_gpus(copy)
+        return sharing(pod_info(copy, self._select_namespaces), pod.request)
 
     def kind_of(self, pod: Pod) -> AdmittedKind:
         """Return the kind of a pod. InputError: the server refuses such a pod."""

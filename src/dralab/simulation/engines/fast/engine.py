@@ -15,14 +15,15 @@ from dralab.controllers.node_lifecycle import GRACE
 from dralab.kernel.clock import SECOND, ManualClock, from_rfc3339, rfc3339
 from dralab.kernel.events import BEGINNING, DECIDING, ENDING, Event, Events
 from dralab.kernel.randomness import Randomness
-from dralab.objects.claims import results_of
-from dralab.objects.metadata import NamespacedName, key_of, spec_of
+from dralab.objects.claims import allocation_of, claim_names, results_of
+from dralab.objects.metadata import NamespacedName, key_of, spec_of, uid_of
 from dralab.objects.pod_groups import POD_GROUP, least_of
 from dralab.objects.taints import leaves_at, taints_of
 from dralab.runtime.resources import POD_GROUPS
 from dralab.scheduler.attempts import Attempts
 from dralab.scheduler.queue import FLUSH_PERIOD, QueuedPod, SchedulingQueue
 from dralab.scheduler.waiting_pods import WaitingPods
+from dralab.scheduling.allocatable import ClaimPlan
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import ClusterChange
 from dralab.scheduling.scores import KUBERNETES
@@ -38,6 +39,7 @@ from dralab.simulation.lifecycle.agenda import Agenda
 from dralab.simulation.lifecycle.model import Fault, Quotas, RunConditions
 from dralab.simulation.lifecycle.pod_lives import PodLives
 from dralab.simulation.scenario.manifests import Arrival
+from dralab.simulation.scenario.recorded import pod_running
 from dralab.values.json_types import JsonDict, JsonObject
 
 # A whole cluster needs so long before its run begins; times of day decide where seconds end.
@@ -60,6 +62,7 @@ class FastSimulation:
         how: RunConditions,
         nodes: Mapping[str, int],
         arrivals: Sequence[Arrival] = (),
+        changes: Sequence[Arrival] = (),
     ) -> None:
         self.state = state
         self.claims = claims
@@ -90,18 +93,26 @@ class FastSimulation:
         self._silent: dict[str, Event | None] = {}
         self._stranded: dict[str, list[PodPlacement]] = {}
         self._since: dict[str, dict[Taint, int]] = {}
+        self._allocated: dict[NamespacedName, JsonObject | None] = {}
         self._rules = 0
         self._woken = False
         self._flush = _next_flush(BEGIN)
         self.agenda.methods |= {"silence": self._fall_silent, "leave": self._time_to_leave}
         # Of one instant, objects come before the pods that may name them.
+        for arrival in changes:
+            self.events.at(BEGIN + arrival.when, partial(self._change, arrival), priority=BEGINNING)
         for arrival in arrivals:
-            bring = partial(self.bring, arrival.body, "workload")
+            bring = partial(self._bring, arrival, is_recorded=bool(changes))
             self.events.at(BEGIN + arrival.when, bring, priority=BEGINNING)
         # Pods arrive one after the other; an event for each of a million takes its place.
         self._to_come = iter(sorted(tasks.records, key=lambda task: task.pod.arrives))
         self._arrivals = self.events.reserve(len(tasks.records))
         self._plan_arrival()
+        for task in tasks.records:
+            if task.pod.leaves is not None:
+                self.events.at(
+                    BEGIN + task.pod.leaves, partial(self._leave, task), priority=BEGINNING
+                )
         self.lives.plan_outages(nodes, BEGIN)
         for fault in how.faults:
             if not fault.is_outage:
@@ -134,6 +145,77 @@ class FastSimulation:
                     self._follow_claims(task)
             case _:
                 pass  # no scheduler reads it; admission may have
+
+    def take_over(self, body: JsonDict) -> None:
+        """Begin with an object of a recorded history: a pod keeps its node and its devices."""
+        match body["kind"]:
+            case "PodGroup" | "ResourceClaimTemplate":
+                self.bring(body, "fleet")
+            case "ResourceClaim":
+                self._allocated[key_of(body)] = allocation_of(body)
+                self.claims.put({**body, "status": {}})
+            case "Pod":
+                self._take_over_pod(body)
+            case _:
+                pass  # `unsupported.left_out` says so
+
+    def _take_over_pod(self, body: JsonDict) -> None:
+        pod, number = pod_running(body), len(self.tasks.records)
+        task = ClusterTask(pod, number, name=pod.name)
+        task.created, task.uid = self.events.now(), uid_of(body)
+        self.tasks.records.append(task)
+        self.tasks.by_uid[task.uid] = self.lives.tasks[task.key] = task
+        self.tasks.wait(task, 1)
+        node = spec_of(body)["nodeName"]
+        info = self.admitted.running(task.pod, body)
+        plans = []
+        for name in claim_names(body):
+            key = NamespacedName(task.pod.namespace, name)
+            claim, allocation = self.claims.get(key), self._allocated.get(key)
+            if claim is not None and allocation is not None:
+                consumer = {"resource": "pods", "name": task.name, "uid": task.uid}
+                plans.append(ClaimPlan(claim, consumer, allocation))
+        info = self.state.settled(info, self.state.table.row_of[node])
+        placement = PodPlacement(info, node, tuple(plans))
+        self.state.assume_placement(placement)
+        self.place(None, placement)
+
+    def _bring(self, arrival: Arrival, *, is_recorded: bool) -> None:
+        if not is_recorded or not self.admitted.change(arrival):
+            self.bring(arrival.body, "workload")
+
+    def _change(self, arrival: Arrival) -> None:
+        """Let a node of a recorded history come, change or go, or what belongs to one."""
+        body = dict(arrival.body)
+        name, now = body["metadata"]["name"], None if arrival.gone else body
+        match body["kind"]:
+            case "Node":
+                self._change_node(name, now)
+            case "ResourceSlice":
+                self.state.devices.put_slice(name, now)
+                self.changed(ClusterChange.DEVICES)
+            case "DeviceClass":
+                self.state.demands.put_class(name, now)
+                self.state.devices.put_class(name, now)
+                self.changed(ClusterChange.DEVICES)
+            case "DeviceTaintRule":
+                self._put_rule(name, now)
+            case _:
+                pass  # it is none of the fleet
+
+    def _change_node(self, name: str, body: JsonDict | None) -> None:
+        table = self.state.table
+        if body is None:
+            for task in self._on(name):
+                self._end(task.uid, "its node is gone")
+            table.remove_node(name)
+            return
+        known = name in table.row_of
+        taints: list[JsonObject] = list(taints_of(body))
+        held = self._taints(name) if known else taints
+        if table.put_node({**body, "spec": {**spec_of(body), "taints": held}}):
+            self.changed(ClusterChange.NODE)
+        self._retaint(name, taints)
 
     def go(
         self,
@@ -220,10 +302,14 @@ class FastSimulation:
         if made is None:
             self._lacking.append(task)
         pod = kind.pod(task, self.events.now(), made or {})
-        if self.admission.has(task.pod):
+        opens = BEGIN + (task.pod.opens or 0)
+        if is_queued := self.admission.has(task.pod):
+            self.admission.add_task(task)
+        elif opens > self.events.now():
+            self.events.at(opens, partial(self._open_gate, task), priority=BEGINNING)
+        if is_queued or opens > self.events.now():
             self._pods[task.uid] = pod
             pod = replace(pod, gates=(*pod.gates, *GATE))
-            self.admission.add_task(task)
         self.waiting.follow(pod)
         self.queue.add_pod(pod)
         if pod.group:
@@ -251,8 +337,21 @@ class FastSimulation:
         self.wake()
 
     def _open_gate(self, task: ClusterTask) -> None:
-        self.queue.update_pod(self._pods.pop(task.uid))
-        self.wake()
+        pod = self._pods.pop(task.uid, None)
+        if pod is not None:  # it was not deleted meanwhile
+            self.queue.update_pod(pod)
+            self.wake()
+
+    def _leave(self, task: ClusterTask) -> None:
+        """Delete a pod that still waits, as its user did."""
+        item = self.queue.get(task.uid)
+        if item is None or task.bound is not None:
+            return
+        self.waiting.remove_pod(task.uid)
+        self._pods.pop(task.uid, None)
+        self.claims.forget_made(item.pod)
+        self.tasks.wait(task, -1)
+        self.lives.give_up(task, "deleted while it waited")
 
     def wake(self) -> None:
         """Try the next pod soon."""
@@ -298,7 +397,7 @@ class FastSimulation:
     def give_back(self, pod: PodInfo, claims: list[JsonDict]) -> None:
         """Do nothing: claims are given back by the pods that used them."""
 
-    def place(self, item: QueuedPod, placement: PodPlacement) -> None:  # noqa: ARG002
+    def place(self, item: QueuedPod | None, placement: PodPlacement) -> None:  # noqa: ARG002
         """Bind a pod: its life on the node begins."""
         pod, node = placement.pod, placement.node
         task = self.tasks.by_uid[pod.uid]
@@ -367,9 +466,9 @@ class FastSimulation:
             if shared is not None:
                 self.waiting.wake_for_claim(shared)
 
-    def comes_again(self, task: ClusterTask) -> bool:  # noqa: ARG002 - every pod does
+    def comes_again(self, task: ClusterTask) -> bool:
         """Whether an evicted or failed pod is submitted again."""
-        return True
+        return task.pod.returns
 
     def withdraw(self, task: ClusterTask) -> None:
         """Forget the old pod of a task that gets a new one."""

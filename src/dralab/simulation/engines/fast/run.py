@@ -49,6 +49,8 @@ class FastRun:
         nodes = scenario.fleet.as_nodes()
         self.capacity, self.types = capacity_of(nodes)
         gpus_are = _gpus_are(scenario)
+        if scenario.fleet.counted and gpus_are != "shares":
+            nodes, self.types = scenario.fleet.without_shares(), {}
         self.admitted = AdmittedObjects(scenario, gpus_are)
         work = self.admitted.pods
         self.tasks = ClusterTasks(types=list(self.types))
@@ -67,6 +69,7 @@ class FastRun:
             how=scenario.conditions,
             nodes={node.name: node.gpus for node in nodes},
             arrivals=scenario.work.objects,
+            changes=scenario.fleet.changes,
         )
         for body in CreatedObjects.ordered(scenario.fleet.objects):
             self.simulation.bring(body, "fleet")
@@ -80,6 +83,13 @@ class FastRun:
         if self.types and work:
             self.tasks.follow_gpus(GpuUsage(nodes, work, ledger))
         state.choice = self._choice(state, ledger)
+        for body in scenario.fleet.running:
+            self.simulation.take_over(body)
+        for arrival in scenario.fleet.changes:
+            if arrival.body["kind"] == "ResourceSlice":
+                admitted.created.expect(arrival.body)
+            elif arrival.body["kind"] == "Node":
+                self.inventory.devices.setdefault(arrival.body["metadata"]["name"], [])
         self._begin()
         if resume is not None:
             self.simulation.go(steps=checkpoints.read(resume, digest(scenario)))
@@ -141,6 +151,7 @@ class FastRun:
             end=end - BEGIN,
             outages=outages,
             refusals=dict(self.tasks.refusals),
+            notes=list(unsupported.left_out(self.scenario.fleet)),
             complete=self.complete,
         )
 
