@@ -95,7 +95,7 @@ figure 8a), which have the completion time of each training.
 Both are deterministic, and all 12,800 trainings end in the same second as in the recorded results.
 
 The policy of Pollux itself, a genetic algorithm, is not reproduced; the goodput that it goes by is
-(`dralab.simulation.engines.fast.goodput`), and serves the policy of Sia. The recorded means of
+(`dralab.simulation.engines.fast.goodput`), and serves [Sia](sia.md). The recorded means of
 Pollux are 1,533.98, 2,751.13, 3,685.41 and 5,289.20 s at the four loads.
 
 `--data` is the directory `simulator` of the branch `osdi21-artifact`. The extra `training` is

@@ -17,6 +17,7 @@ MODULES: Final[Mapping[str, str]] = {
     "batkube": "batkube",
     "tiresias": "tiresias",
     "pollux": "pollux",
+    "sia": "sia",
 }
 
 
