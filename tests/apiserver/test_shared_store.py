@@ -15,6 +15,7 @@ from dralab.apiserver.http.messages import ByteStream, HttpRequest
 from dralab.apiserver.http.trying import tried
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage.etcd import client as etcd_client
+from dralab.apiserver.verbs import deleting
 from etcds import etcd_store
 from fakeetcd import FakeEtcd
 from waiting import until
@@ -273,8 +274,9 @@ def test_a_write_that_waits_for_another_s_keeps_no_other_request_waiting(etcd, s
 
 
 def test_a_request_of_many_writes_does_not_poll_for_their_answers(servers, monkeypatch):
-    """It holds the store's lock from its second write on, so the loop's thread waits."""
+    """It holds the store's lock from its second step on, so the loop's thread waits."""
     monkeypatch.setattr(etcd_client, "POLLED", 60.0)
+    monkeypatch.setattr(deleting, "STEP", 1)
     here = servers[0]
     for name in "abcd":
         over_sockets(here, request("POST", MAPS, body=orjson.dumps(config(name))))
