@@ -93,6 +93,7 @@ workload:
   - name: chat
     over: 1d
     every: 1h
+    stay: 2h
     requests: 5
     peak: 2
     tokens: {context: 1000, generated: 100}

@@ -343,8 +343,9 @@ class Domains:
             return Reason(GROUP_STARTED, (self.tree.name,))
         numbers = np.unique(self._of_row[self._labelled]).tolist()
         nearest = max(numbers, key=lambda each: (self._room[each], self.name(each)))
-        fitting, _ = as_many(self.state, self.tree.pods, self.mask(nearest))
-        have = len(fitting) + len(self.tree.placed)
+        have = len(self.tree.placed)
+        if self._room[nearest]:
+            have += len(as_many(self.state, self.tree.pods, self.mask(nearest))[0])
         least = self.tree.needed + len(self.tree.placed)
         fields = (self.tree.name, str(least), self.key, self.name(nearest), str(have))
         return Reason(NO_DOMAIN, fields)
@@ -363,6 +364,11 @@ class Domains:
             # What devices may provide in the node's place is left to the search.
             if amount and name not in self.state.demands.provided:
                 fits = np.minimum(fits, table.free(name) // amount)
+        shares = [pod.shares for pod in pods if pod.shares is not None]
+        if len(shares) == len(pods):
+            gpus, milli = min(each.gpus for each in shares), min(each.milli for each in shares)
+            if gpus and milli:
+                fits = np.minimum(fits, (table.shared_gpus().left // milli).sum(axis=1) // gpus)
         fits = np.maximum(fits, 0) * self._possible(pods)
         counted = np.bincount(
             self._of_row[self._labelled], weights=fits[self._labelled], minlength=self.count

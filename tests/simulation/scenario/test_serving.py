@@ -3,6 +3,7 @@
 import pytest
 
 from dralab.scenarios.errors import InputError
+from dralab.scheduling import group_placement
 from dralab.simulation import dispatch
 from dralab.simulation.scenario import scenario as scenarios
 
@@ -39,6 +40,13 @@ def test_replicas_come_and_go_with_the_requests_of_the_hour(tmp_path):
     assert found[0] == (0, 24)
     assert found[1][0] == 16
     assert all(first >= 16 and last <= 20 for first, last in found[1:])
+
+
+def test_a_replica_stays_until_it_was_not_needed_for_a_while(tmp_path):
+    text = SERVICE.replace("HOURLY", HOURLY).replace("GROUPS", f"[{PREFILL}]")
+    pods = load(tmp_path, text.replace("every: 1h", "every: 1h, stay: 2h")).pods()
+    assert max(last for first, last in spans(pods) if first) == 22
+    assert len(pods) <= len(load(tmp_path, text).pods())
 
 
 def test_groups_follow_different_parts_of_the_load(tmp_path):
@@ -195,3 +203,21 @@ def test_nodes_in_a_row_share_the_value_of_a_domain(tmp_path):
     nodes = load(tmp_path, text + "workload: {pods: [{name: p}]}\n").fleet.nodes
     racks = [next(x for x in node.labels if x.startswith("rack=")) for node in nodes]
     assert racks == ["rack=n-0"] * 3 + ["rack=n-1"]
+
+
+def test_domains_without_gpus_are_not_searched(tmp_path, monkeypatch):
+    """A gang that has no room in any rack is refused without a look at single nodes."""
+    asked = []
+    monkeypatch.setattr(group_placement, "schedule", lambda *each: asked.append(each))
+    text = """
+fleet: {nodes: [{name: n, count: 6, cpu: 80, gpus: 4, domains: {rack: 2}}]}
+workload:
+  pods: [{name: first, count: 6, gpus: 4, cpu: 1, duration: 1h}]
+  generate: {name: train, count: 1, arrivals: {process: burst}, duration: 1h, pods: [{gang: 2, gpus: 3, topology: rack}]}
+stop: {at: 30m}
+scheduler: firstfit
+"""
+    result = dispatch.begin(load(tmp_path, text)).go()
+    waiting = [task for task in result.tasks if "train" in task.id]
+    assert all("needs 2 pods in one rack; n-2 has room for 0" in task.reason for task in waiting)
+    assert asked == []

@@ -7,6 +7,7 @@ the replicas are there in time, the run shows.
 
 import math
 import random
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -86,6 +87,7 @@ SERVING: Final = Table(
         "every": duration("Between changes of the replicas.", default=900 * SECOND).checked(
             _above_0
         ),
+        "stay": duration("A replica goes when it was not needed for so long.", default=0),
         "requests": either(
             number(), field(listing(json_schema.number(0), HOURS), _hourly),
             about="A second: the mean of a day, or 24 numbers, one an hour.",
@@ -143,8 +145,10 @@ def _replicas(service: Given, group: Given, loads: Sequence[Load]) -> Iterator[P
     if group.least > most:
         raise group.error("most", f"must be at least {group.least}")
     running: list[int] = []
+    latest: deque[int] = deque(maxlen=1 + -(-service.stay // service.every))
     for index, load in enumerate(loads):
-        needed = math.ceil(getattr(load, group.of) / (group.rate * group.load))
+        latest.append(math.ceil(getattr(load, group.of) / (group.rate * group.load)))
+        needed = max(latest)
         if needed > MOST_REPLICAS and group.most is None:
             raise group.error("rate", f"needs {needed} replicas at a time; at most {MOST_REPLICAS}")
         wanted = min(max(needed, group.least), most)

@@ -42,6 +42,8 @@ NOTEBOOK: Final = (2 * 3600, 0.8)
 TOKENS: Final = {"context": 1155, "generated": 211}
 TOKENS_A_GPU: Final = {"context": 52_300 / 8, "generated": 22_300 / 8}
 BUSY: Final = 0.8
+# Nodes of a prefill and of a decode replica, by how many nodes the service keeps busy.
+UNITS: Final = ((40, (4, 9)), (6, (1, 2)), (0, (1, 1)))
 # Tray of an NVL72 rack, of which there are 18; other nodes have 8 GPUs, and racks of 4 are assumed.
 NVL72_GPUS: Final = 4
 
@@ -192,7 +194,7 @@ def _serving(cluster: ClusterNumbers) -> str:
         return ""
     gpu_seconds = sum(TOKENS[part] / TOKENS_A_GPU[part] for part in TOKENS) / BUSY
     # DeepSeek's units have 4 and 18 nodes, those of SGLang 4 and 9: here, where there is room.
-    sizes = (4, 9) if busy >= 40 * cluster.gpus else (1, 2)
+    sizes = next(s for least, s in UNITS if busy >= least * cluster.gpus)
     groups = "".join(
         f"        - {{name: {name}, of: {part}, "
         f"rate: {TOKENS_A_GPU[part] * cluster.gpus * size:g}, load: {BUSY}, gang: {size}, "
@@ -205,6 +207,7 @@ def _serving(cluster: ClusterNumbers) -> str:
   serving:
     - name: chat
       over: {_long(cluster.length)}
+      stay: 1h  # assumed
       requests: {busy / gpu_seconds:.1f}
       peak: 1.23  # 278 nodes at the peak, 226.75 on average [deepseek]
       tokens: {{{tokens}}}  # means of AzureLLMInferenceTrace_conv.csv [azure]
