@@ -135,6 +135,40 @@ def test_pods_that_preempt_each_other_without_end_are_an_error():
         dralab.simulate(scenario, scheduler=Quarrel)
 
 
+SERVED = set()
+
+
+class LeastServed(dralab.Policy):
+    """Who has run for ten minutes goes behind those that have not, and gives way to them."""
+
+    def order(self, task):
+        SERVED.add(round(task.served))
+        return task.served >= 600
+
+    def preempt(self, task):
+        if task.served >= 600:
+            return ()
+        served = [each for each in self.state.running if each.served >= 600]
+        return served[-1:]
+
+
+def test_a_policy_sees_what_a_task_has_done_over_its_runs():
+    scenario = {
+        **pods(
+            {"name": "long", "gpus": 4, "duration": "1h"},
+            {"name": "late", "gpus": 4, "duration": "2m", "at": "20m"},
+        ),
+        "fleet": {"nodes": [{"name": "n", "count": 1, "gpus": 4, "cpu": 64, "memory": "64Gi"}]},
+        "lifecycle": {"checkpoint": "1s"},
+    }
+    run = dralab.simulate(scenario, scheduler=LeastServed, engine="fast")
+    rows = {row["id"]: row for row in run.tasks}
+    # The long one has run for 20 minutes; it continues where it was, and does not preempt in turn.
+    assert (rows["late"]["started"], rows["long"]["evictions"]) == (pytest.approx(1200, abs=2), 1)
+    assert rows["long"]["ended"] == pytest.approx(3600 + 120, abs=5)
+    assert sorted(SERVED) == [0, 1200]
+
+
 class Elastic(dralab.Policy):
     """All machines are shared out evenly."""
 

@@ -187,6 +187,7 @@ class OwnChoice(NodeChoice):
     def _facts(self, record: TaskRecord) -> TaskFacts:
         pod = record.pod
         duration = None if pod.duration is None else pod.duration / SECOND
+        ran = 0 if record.started is None else self._now() - record.started
         return TaskFacts(
             name=pod.name,
             user=pod.user,
@@ -196,6 +197,7 @@ class OwnChoice(NodeChoice):
             duration=duration,
             estimate=float("inf") if duration is None else duration,
             started=None if record.started is None else (record.started - self._begin) / SECOND,
+            served=(record.saved + ran) / SECOND,
             nodes=(record.node,) if record.node else (),
             body=pod.body,
         )

@@ -47,6 +47,7 @@ class TaskFacts:
     duration: float | None
     estimate: float
     started: float | None = None
+    served: float = 0.0
     nodes: Sequence[str] = ()
     body: Mapping[str, Any] | None = None
 
@@ -112,6 +113,11 @@ class PolicyTask:
     def started(self) -> float | None:
         """Since when it runs, in seconds; None: it waits."""
         return self.facts().started
+
+    @property
+    def served(self) -> float:
+        """How many seconds it has run: in this run, and what checkpoints kept of earlier ones."""
+        return self.facts().served
 
     @property
     def nodes(self) -> Sequence[str]:

@@ -205,6 +205,7 @@ class OwnScheduler(QueueingScheduler):
             duration=length,
             estimate=longest if job.walltime is None else job.walltime / SECOND,
             started=None if running is None else running.started / SECOND,
+            served=0.0 if running is None else (self.now - running.started) / SECOND,
             nodes=() if running is None else [each.name for each in self._nodes(running.machines)],
             body=job.source or None,
         )
