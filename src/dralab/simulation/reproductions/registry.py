@@ -15,6 +15,7 @@ MODULES: Final[Mapping[str, str]] = {
     "fgd": "fgd.published",
     "backfilling": "backfilling",
     "batkube": "batkube",
+    "k8s-cluster-simulator": "ticks",
     "tiresias": "tiresias",
     "pollux": "pollux",
     "sia": "sia",

@@ -1,6 +1,7 @@
 """k8s-cluster-simulator's configuration, phases, order and metrics."""
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -275,3 +276,16 @@ def test_all_that_decides_where_a_pod_goes_counts(tmp_path):
     found = run(tmp_path, labelled, scheduler="ticks")
     assert found.tasks[0].state == "Pending"
     assert "didn't match Pod's node affinity/selector" in found.tasks[0].reason
+
+
+def test_scores_are_whole_points_and_of_equal_ones_the_first_node_is_taken():
+    # 9 CPUs: 8 of 9 left are 8 points, and the larger node is the better one. With two pods it has
+    # 7 of 9 left, 7 points as the smaller one has with 3 of 4.
+    pod = {"duration": "1h", "cpu": 1, "memory": "2Gi"}
+    content = {
+        "fleet": {"nodes": [{"name": "a", "cpu": 4, "memory": "8Gi"}, {"name": "b", "cpu": 9, "memory": "18Gi"}]},
+        "workload": {"pods": [{"name": "first"} | pod, {"name": "second", "at": "10s"} | pod]},
+        "scheduler": "ticks",
+    }  # fmt: skip
+    result = dispatch.begin(scenario.load(Path("ticks"), content=content)).go()
+    assert [result.lanes[task.lanes[0]] for task in result.tasks] == ["b", "a"]

@@ -30,8 +30,6 @@ from dralab.simulation.scenario.schedulers import ALLOCATION_PREFIX, TICKS
 from dralab.simulation.workloads.openb import MOST_GPUS
 
 NONE: Final = Shares(0, 0)
-# Scores of k8s-cluster-simulator are fractions.
-TICK_SCALE: Final = 10_000_000
 EARLIER: Final = np.tril(np.ones((MOST_GPUS, MOST_GPUS), dtype=bool), -1)
 
 
@@ -246,18 +244,20 @@ class TickScores(ByScore):
     """k8s-cluster-simulator's: the emptier of CPU and memory, and the more evenly, the better."""
 
     def score(self, table: NodeTable, pod: PodInfo, shares: Shares) -> Numbers:
-        """Return LeastRequested and BalancedResourceAllocation, 0 to 10 each."""
+        """Return LeastRequested and BalancedResourceAllocation, 0 to 10 whole points each.
+
+        As in Kubernetes 1.14 (least_requested.go, balanced_resource_allocation.go).
+        """
         del shares
-        cpu, memory = (_part_left(table, pod, name) for name in ("cpu", "memory"))
-        least, balanced = (cpu + memory) / 2 * 10, (1 - np.abs(cpu - memory)) * 10
-        return _truncated((least + balanced) * TICK_SCALE)
-
-
-def _part_left(table: NodeTable, pod: PodInfo, name: str) -> Floats:
-    full = table.allocatable(name)
-    left = table.free(name) - pod.requests.get(name, 0)
-    found: Floats = np.maximum(left, 0) / np.maximum(full, 1)
-    return found
+        full = [np.maximum(table.allocatable(name), 1) for name in ("cpu", "memory")]
+        left = [
+            np.maximum(table.free(name) - pod.requests.get(name, 0), 0)
+            for name in ("cpu", "memory")
+        ]
+        least: Numbers = (left[0] * 10 // full[0] + left[1] * 10 // full[1]) // 2
+        cpu, memory = ((whole - rest) / whole for whole, rest in zip(full, left, strict=True))
+        even = _truncated(np.where(np.minimum(*left) > 0, 1 - np.abs(cpu - memory), 0) * 10)
+        return least + even
 
 
 def _truncated(values: Floats) -> Numbers:
