@@ -5,18 +5,22 @@ import hmac
 import secrets
 import signal
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from dralab.cli._connection import ClusterConnection
-from dralab.cli._inventory import default_kubeconfig
+from dralab.cli import objects
+from dralab.cli._connection import NO_CLUSTER, ClusterConnection
+from dralab.cli._inventory import InventorySource, default_kubeconfig
 from dralab.cli._options import FILE, opt, options
 from dralab.cli._output import echo_objects
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput, refusing
+from dralab.cli.generations import FILES
+from dralab.values.json_types import JsonDict
 
 if TYPE_CHECKING:
     from dralab.runtime.recorder import RecordingFile
@@ -34,6 +38,8 @@ PATIENCE: Final = 10.0
   dralab record --kubeconfig ~/.kube/config --write week.dralab
   dralab record --role | kubectl apply -f -
   dralab record --write week.dralab --anonymize
+  dralab record -f audit.log --write week.dralab
+  dralab record -f mon.snapshot -f tue.snapshot --write week.dralab
 """
 )
 @options
@@ -50,6 +56,7 @@ def record(
         least=1,
         default=2000,
     ),
+    files: tuple[str, ...] = FILES,
     role: bool = opt("Print the ClusterRole that a recorder needs, and exit."),
 ) -> None:
     """Record a cluster until Ctrl-C: nodes, devices, claims and pods, and each change of them.
@@ -60,6 +67,9 @@ def record(
     labels, uids and serial numbers are replaced by hashes with a key; it is in FILE.key, for you
     alone. A recorder that was ended, by whatever, continues the file; what happened meanwhile is
     taken from a list.
+
+    With -f, the recording is made of audit logs (events of the level RequestResponse), or of
+    several snapshots, must-gathers or dumps of one cluster.
     """
     from dralab.api.snapshots.errors import SnapshotError
 
@@ -67,6 +77,12 @@ def record(
         from dralab.runtime.recorder import role as role_named
 
         echo_objects([role_named(ROLE)], "yaml")
+        return
+    if files:
+        if connection:
+            raise click.UsageError("give either -f or a cluster")
+        with refusing(SnapshotError):
+            _convert(files, write, anonymize=anonymize)
         return
     if not connection:
         connection = replace(connection, kubeconfig=default_kubeconfig())
@@ -104,6 +120,50 @@ def _record(
     if recorder.is_full:
         echo(f"stopped at --max-size: {path} has {file.size:,} bytes", err=True)
     echo(f"recorded {file.changes:,} changes; {path} has {file.size:,} bytes", err=True)
+
+
+def _convert(files: Sequence[str], path: Path, *, anonymize: bool) -> None:
+    """Write the history of an audit log, or of snapshots, to a new recording."""
+    from dralab.runtime import histories
+
+    if path.exists():
+        raise UnusableInput(f"{path} already exists; choose another file with --write")
+    logs: list[bytes] = []
+    snapshots: list[list[JsonDict]] = []
+    for name in files:
+        content = _content(name) if Path(name).is_file() else b""
+        if histories.is_simkube_trace(content):
+            raise UnusableInput(
+                f"{name}: is a trace of SimKube, which is not read: it has the owners of pods, but "
+                "neither nodes nor which pod ran where"
+            )
+        if histories.is_audit_log(content):
+            logs += content.splitlines()
+        else:
+            source = InventorySource(files=(name,), connection=NO_CLUSTER)
+            snapshots.append(objects.inventory(source))
+    if logs and snapshots:
+        raise click.UsageError("give either audit logs or snapshots with -f")
+    with refusing(ValueError):
+        log = histories.AuditLog(logs)
+    file = opened(path, ", ".join(Path(name).name for name in files), anonymize=anonymize)
+    log.write(file)
+    histories.write_series(file, snapshots)
+    file.close()
+    for what, count in log.missing.most_common():
+        echo(f"not in the log: {count} times the object of a {what}", err=True)
+    echo(f"recorded {file.changes:,} changes; {path} has {file.size:,} bytes", err=True)
+
+
+def _content(name: str) -> bytes:
+    """Return a file, unpacked. UnusableInput."""
+    from dralab.files.sources import SourceError, files_of
+
+    for found in files_of([name]):
+        if isinstance(found, SourceError):
+            raise UnusableInput(f"{name}: {found.why}")
+        return found.content
+    return b""
 
 
 def opened(path: Path, source: str, *, anonymize: bool) -> "RecordingFile":

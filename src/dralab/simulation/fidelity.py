@@ -125,7 +125,7 @@ CAUSES: Final[Mapping[str, str]] = {
     "disrupted": "it was preempted, evicted, or lost its node",
     "replay preempted": "the replay preempted it",
     "deleted": "it was deleted while it waited",
-    "its node was tainted": "the replay's node was tainted or cordoned around that time",
+    "its node was tainted": "one of its nodes was tainted or cordoned around that time",
     "times of a list": "nobody watched: its times are of its conditions, to the second",
     "follows": "another pod that differs held a node of it before",
     "unknown": "no reason is known: another version, other settings or scores of its scheduler",
@@ -260,8 +260,9 @@ def _cause(
     if pod.deleted and not pod.node:
         return "deleted", ""
     when = one.bound or 0
-    if any(since - NEAR <= when <= until + NEAR for since, until in tainted.get(other, ())):
-        return "its node was tainted", other
+    for node in (other, pod.node):
+        if any(since - NEAR <= when <= until + NEAR for since, until in tainted.get(node, ())):
+            return "its node was tainted", node
     if pod.listed and not pod.was_there:
         return "times of a list", ""
     for node in (pod.node, other):
