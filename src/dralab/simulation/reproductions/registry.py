@@ -19,6 +19,7 @@ MODULES: Final[Mapping[str, str]] = {
     "tiresias": "tiresias",
     "pollux": "pollux",
     "sia": "sia",
+    "gavel": "gavel.published",
 }
 
 

@@ -143,19 +143,31 @@ def test_who_waited_longer_gets_more():
     assert of_a + of_b == pytest.approx(1, abs=1e-6)
 
 
+class Sampled:
+    """Draws what a list says."""
+
+    def __init__(self, *drawn):
+        self.drawn = list(drawn)
+
+    def sample(self, population, count):
+        return self.drawn.pop(0)
+
+
 def test_gandiva_pairs_jobs_only_where_they_are_too_many():
-    policy = share_policies.Gandiva(random.Random(1))
+    policy = share_policies.Gandiva(Sampled([1, 0]))
     two = asked(((1, 1), {}), ((1, 1), {}))
     assert shares_of(policy, two) == {(0,): [0.5, 0.5], (1,): [0.5, 0.5]}
-    three = asked(*(((1, 1), {"beside": 0.9}) for _ in range(3)))
-    found = shares_of(policy, three)
-    assert sorted(map(len, found)) == [1, 2]
-    assert set(map(tuple, found.values())) == {(0.5, 0.5)}
-    # Whoever is paired stays so, unless both are slower together than one alone.
-    assert shares_of(policy, three) == found
-    slow = asked(*(((1, 1), {"beside": 0.2}) for _ in range(3)))
-    pairs = {key for key in policy.shares(slow) if len(key) == 2}
-    assert len(pairs) == 1
+    three = asked(*(((1, 1), {}) for _ in range(3)))
+    assert shares_of(policy, three) == {(0, 1): [0.5, 0.5], (2,): [0.5, 0.5]}
+
+
+@pytest.mark.parametrize(("beside", "kept"), [(0.9, True), (0.2, False)])
+def test_gandiva_parts_a_pair_that_is_slower_than_one_job_alone(beside, kept):
+    """Over two types and two jobs, 4 * 0.9 is more than 1, and 4 * 0.2 is not."""
+    policy = share_policies.Gandiva(Sampled([0, 1], [1, 2]))
+    three = asked(*(((1, 1), {"beside": beside}) for _ in range(3)))
+    policy.shares(three)
+    assert ((0, 1) in policy.shares(three)) is kept
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -3,7 +3,8 @@
 Source: Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning
 Workloads", OSDI 2020, section 5, and the simulator published with it. Who has had the least of its
 share on a type of GPU comes first there. Shares are computed again when jobs came or went, but not
-more often than `every`; until then a new job can be chosen, and its GPUs stay idle, as there.
+more often than `every`; until then a new job can be chosen, and its GPUs stay idle, as there. What
+time passes without any round counts as if the next one had begun before it, as there.
 """
 
 import random
@@ -128,9 +129,14 @@ class TimeShares:
         self._reset_at = 0
         self._stale = True
         self._ended = False
+        # The end of the last round; how long nothing has run; the time of GPUs that was used.
+        self._begun = self._end = self._idle = self.busy = 0
 
     def arrived(self, job: Progress) -> None:
         """Add a job, and with a policy that packs, its pairs."""
+        self._forget()
+        if not self.units and job.job.arrives > self._end and self._is_due(self._end):
+            self._reset_at = self._end  # when the last job went, nobody's shares were computed
         pairs: list[tuple[Progress, ...]] = []
         if self.policy.packs:
             alone = [unit[0] for unit in self.units if len(unit) == 1]
@@ -158,6 +164,9 @@ class TimeShares:
 
     def _forget(self) -> None:
         """Remove units with a job that has ended."""
+        if not self._ended:
+            return
+        self._ended = False
         kept = np.array([all(each.ended is None for each in unit) for unit in self.units])
         self.units = [unit for unit, keep in zip(self.units, kept, strict=True) if keep]
         self._time, self._owed, self._share = self._time[kept], self._owed[kept], self._share[kept]
@@ -166,6 +175,9 @@ class TimeShares:
 
     def ran(self, grant: Grant[TrainingJob], time: int) -> None:
         """Count the time of a grant."""
+        self._end = max(self._end, self._begun + time)
+        time += self._idle if time else 0
+        self.busy += time * grant.gpus
         model = self.models.index(grant.model)
         row = self._row.get(numbers_of(grant.jobs))
         if row is not None:
@@ -177,16 +189,18 @@ class TimeShares:
 
     def grants(self, run: RoundSimulation[TrainingJob]) -> list[Grant[TrainingJob]]:
         """Return who runs, by priority: the share beside what was had of it."""
-        if self._ended:
-            self._forget()
-            self._ended = False
-        if self._stale and (run.now - self._reset_at >= self.every or not self._reset_at):
+        self._forget()
+        if self._stale and self._is_due(run.now):
             self._divide(run.now)
+        self._begun, self._idle = run.now, run.now - self._end
         chosen = list(self._chosen())
         if not chosen and run.following is None and self._stale:
             self._divide(run.now)
             chosen = list(self._chosen())
         return chosen
+
+    def _is_due(self, now: int) -> bool:
+        return now - self._reset_at >= self.every or not self._reset_at
 
     def _divide(self, now: int) -> None:
         """Compute the shares anew, and note what was owed by the old ones."""
