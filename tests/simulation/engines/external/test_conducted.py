@@ -163,3 +163,51 @@ def test_wrong_options_of_time_are_refused_by_name(scenario, wrong, read, told):
     loaded = scenario("", **wrong)
     with pytest.raises(InputError, match=rf"external\.{told}"):
         read(loaded)
+
+
+# Looks at its queue every second, as kube-scheduler does; `act` is what else it does then.
+TICKING = """
+import threading, time, urllib.request, os
+def tick():
+    began = time.monotonic()
+    while True:
+        act(time.monotonic() - began)
+        time.sleep(1)
+threading.Thread(target=tick, daemon=True).start()
+"""
+NOTHING = "def act(seconds): pass\n"
+ASKING = """
+asked = []
+def act(seconds):
+    if seconds < 507 or asked: return
+    asked.append(True)
+    urllib.request.urlopen("http://" + os.environ["SERVER"] + "/api/v1/nodes").read()
+"""
+
+
+def jumps_of(result):
+    (note,) = [note for note in result.notes if "jumps of the clock" in note]
+    return int(note.split(" jumps")[0].split()[-1])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("act", [NOTHING, ASKING], ids=["idle", "acting"])
+def test_timers_are_skipped_while_nothing_waits_unless_one_matters(scenario, act):
+    pods = "{name: p, count: 3, at: 10s, every: 400s, duration: 300s, cpu: 1}"
+    program = act + TICKING + WATCHING
+    every, _ = run(scenario(pods, program=program))
+    some, _ = run(scenario(pods, program=program, skip_idle_timers="true"))
+    assert tasks(some) == tasks(every)
+    repeated = [note for note in some.notes if "repeated with all timers" in note]
+    if act == NOTHING:
+        assert jumps_of(some) * 4 < jumps_of(every)
+        assert not repeated
+    else:
+        assert jumps_of(some) == jumps_of(every)
+        assert len(repeated) == 1
+
+
+def test_timers_of_controllers_are_not_skipped(scenario):
+    loaded = scenario("{name: p}", program=WATCHING, skip_idle_timers="true", controllers="all")
+    with pytest.raises(InputError, match="skip_idle_timers: must be false with controllers"):
+        run(loaded)

@@ -5,7 +5,7 @@ clock jumps to the next event of the simulation, or to the next instant that a p
 decision cannot come late: the clock stands still until it is made.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +19,7 @@ from dralab.simulation.engines.external.driver import (
     Stopped,
 )
 from dralab.simulation.engines.external.served_cluster import ServedCluster
+from dralab.simulation.engines.external.strides import Strides
 from dralab.virtualtime import Supervisor
 
 # Seconds of the clock. Programs are started so long before a run begins.
@@ -40,8 +41,9 @@ class ConductorOptions:
 
     `warm_up`: seconds of the clock between the start of the programs and that of the run.
     `timer_slack`: a program's timer may fire so many seconds late, so that more of them fire at
-    once. `rest`: the run ends when for so many seconds of the clock nothing was to come and no
-    program has written. `restarts`: how often a scheduler that ends is started again.
+    once. `skip_idle_timers`: the timers of schedulers are passed in longer steps while no pod waits
+    (see `strides`). `rest`: the run ends when for so many seconds of the clock nothing was to come
+    and no program has written. `restarts`: how often a scheduler that ends is started again.
     `instant_timeout`: real seconds after which programs that still have not paused at an instant
     end the run.
     """
@@ -49,6 +51,7 @@ class ConductorOptions:
     scheduler_name: str = "default-scheduler"
     warm_up: float = WARM_UP
     timer_slack: float = 0.0
+    skip_idle_timers: bool = False
     rest: float = REST
     restarts: int = 0
     instant_timeout: float = 300.0
@@ -84,6 +87,9 @@ class Conductor(ClockedRun):
         self.creates_pods = False
         self.start_controllers: Callable[[], None] = lambda: None
         self._slack = int(options.timer_slack * SECOND)
+        self.strides: Strides | None = None
+        if options.skip_idle_timers:
+            self.strides = Strides(served.agenda.now())
         self._rest = int(options.rest * SECOND)
         self._writes = 0
         self._written = served.agenda.now()  # when a program wrote last
@@ -155,12 +161,28 @@ class Conductor(ClockedRun):
                 break
             if event is None or (deadline is not None and deadline <= event):
                 ends = [one for one in (event, limit) if one is not None]
-                self._advance_programs(when, min(ends, default=None))
+                self._stride(when, ends)
             else:
                 self._happen(event)
             if progress is not None:
                 progress(agenda.now() - served.begin, served.lives.over)
         self._settle()
+
+    def _stride(self, deadline: int, ends: Sequence[int]) -> None:
+        """Advance to a program's deadline, or further if nothing is to decide; TimerMattered."""
+        strides, to, before = self.strides, deadline, self._asked()
+        if strides is not None:
+            if any(self.served.capacity.waiting.values()):
+                strides.stop()
+            end = min([*ends, self._ticked + TICK, self._written + self._rest])
+            to = strides.next(self.served.agenda.now(), deadline, end)
+        self._advance_programs(to, min(ends, default=None))
+        if strides is not None:
+            strides.went(late=to > deadline, asked=self._asked() != before)
+
+    def _asked(self) -> int:
+        """Return the number of requests; events are posted long after what they tell."""
+        return self.activity.requests - self.activity.event_writes
 
     def _is_over(self) -> bool:
         """Whether every pod has ended, and no program is about to create others."""
@@ -177,6 +199,8 @@ class Conductor(ClockedRun):
         """Run the simulation's events of one instant, and the programs' reactions."""
         served = self.served
         self.report.steps += 1
+        if self.strides is not None:
+            self.strides.stop()
         served.fresh = set()
         with served.together():
             self.supervisor.advance(when)
@@ -192,7 +216,7 @@ class Conductor(ClockedRun):
         if self._slack:
             when = -(-when // self._slack) * self._slack
         when = max(when if end is None else min(when, end), now)
-        self.supervisor.advance(when, late=bool(self._slack))
+        self.supervisor.advance(when, late=bool(self._slack or self.strides))
         self.served.agenda.events.clock.advance_to(when)
         with self.served.together():
             self._tick(when)

@@ -23,6 +23,7 @@ from dralab.simulation.engines.external.driver import ClockedRun, DriverReport
 from dralab.simulation.engines.external.pacing import Pacer
 from dralab.simulation.engines.external.schedulers import Launcher, RealTimeLauncher, started
 from dralab.simulation.engines.external.served_cluster import ServedCluster, ServedTask
+from dralab.simulation.engines.external.strides import TimerMattered
 from dralab.simulation.engines.external.submission import PodOptions
 from dralab.simulation.engines.scenario_run import Progress, Stop
 from dralab.simulation.results.result import Result, Task
@@ -178,6 +179,21 @@ class ExternalRun:
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
         """Serve, start the schedulers, drive them; DecisionError if they fail."""
+        how = self.conducting
+        if how.skip_idle_timers and (self.controllers or how.timer_slack):
+            raise InputError(
+                self.scenario.file,
+                "must be false with controllers or timer_slack",
+                where="external.skip_idle_timers",
+            )
+        try:
+            return self._go(progress, stop, strides=True)
+        except TimerMattered:
+            self._clock_notes.clear()
+            self._note("a program acted on a timer that was skipped: repeated with all timers")
+            return self._go(progress, stop, strides=False)
+
+    def _go(self, progress: Progress | None, stop: Stop | None, *, strides: bool) -> Result:
         for warning in options.old_names(self.scenario):
             self.say(warning)
         why_not = self._why_no_clock()
@@ -217,6 +233,8 @@ class ExternalRun:
             seed = 1 + (saved["resumed"] if saved is not None else 0)
             cluster = stack.enter_context(Cluster(serving, clock=clock, seed=seed))
             driver, launcher = self._driver(self._served(cluster, clock, begin), supervisor)
+            if isinstance(driver, Conductor) and not strides:
+                driver.strides = None
             stack.callback(driver.release)
             driver.report.why_no_clock = why_not or ""
             driver.report.clock_notes = self._clock_notes
