@@ -28,6 +28,7 @@ LONG = {
         "59-autoscaling",
     ),
     "60-find-the-bug",
+    "62-reproduce",
 }
 
 
