@@ -155,7 +155,10 @@ class DevicesEnv(gymnasium.Env[dict[str, Floats], np.int64]):
         self._features = self._features_of_tasks()
         self._now = self._waited = self._next = 0
         self._waiting: dict[int, None] = {}
+        self._waiting_of: dict[int, dict[int, None]] = {kind: {} for kind in self._kind_of}
         self._declined: set[int] = set()
+        # The kinds that fit nowhere: a start only takes room, so they wait for an end.
+        self._without_room: set[int] = set()
         self._ends: list[tuple[int, int, PodPlacement]] = []
         self._shown: list[int] = []
         self._first: list[int] = []
@@ -191,8 +194,10 @@ class DevicesEnv(gymnasium.Env[dict[str, Floats], np.int64]):
                 taken = () if placed.pod.shares is None else placed.pod.shares.taken
                 self._spare[id(self._infos[task]), taken].append(placed.pod)
                 self._declined.clear()
+                self._without_room.clear()
             while self._next < len(self._tasks) and self._tasks[self._next].arrives <= when:
                 self._waiting[self._next] = None
+                self._waiting_of[id(self._infos[self._next])][self._next] = None
                 self._next += 1
                 if not self._places:
                     self._declined.clear()
@@ -203,19 +208,20 @@ class DevicesEnv(gymnasium.Env[dict[str, Floats], np.int64]):
         return self._look_for_place() if self._places else self._look_at_queue()
 
     def _look_for_place(self) -> bool:
-        without_room: set[int] = set()
-        for task in self._waiting:
-            info = self._infos[task]
-            if task in self._declined or id(info) in without_room:
-                continue
-            room = self._room(info)
-            if room is None:
-                without_room.add(id(info))
-                continue
-            self._shown = [task]
-            self._mask = np.ones(len(room) + 1, dtype=np.int8)
-            np.greater_equal(room, 0, out=self._mask[:-1], casting="unsafe")
-            return True
+        declined = self._declined
+        # Tasks are numbered in the order in which they arrive.
+        heads = [
+            next((task for task in tasks if task not in declined), None)
+            for kind, tasks in self._waiting_of.items()
+            if tasks and kind not in self._without_room
+        ]
+        for task in sorted(head for head in heads if head is not None):
+            room = self._room(self._infos[task])
+            if room is not None:
+                self._shown = [task]
+                self._mask = np.ones(len(room) + 1, dtype=np.int8)
+                np.greater_equal(room, 0, out=self._mask[:-1], casting="unsafe")
+                return True
         return False
 
     def _look_at_queue(self) -> bool:
@@ -241,11 +247,16 @@ class DevicesEnv(gymnasium.Env[dict[str, Floats], np.int64]):
 
         What there is left changes on a few nodes at a time, which is all that is looked at.
         """
+        if id(info) in self._without_room:
+            return None
         kind, demand = self._kind_of[id(info)]
         found = self._scores.scores_of(kind, info, demand)
         if found is None:
             raise RuntimeError(f"pods of plain amounts are kept, and {info.key} is not")
-        return found if found[found.argmax()] >= 0 else None
+        if found[found.argmax()] >= 0:
+            return found
+        self._without_room.add(kind)
+        return None
 
     def _start(self, task: int, row: int) -> None:
         info, shares = self._infos[task], self._infos[task].shares
@@ -260,6 +271,7 @@ class DevicesEnv(gymnasium.Env[dict[str, Floats], np.int64]):
         placed = PodPlacement(pod, self._names[row])
         self._state.assume_placement(placed)
         del self._waiting[task]
+        del self._waiting_of[id(info)][task]
         heapq.heappush(self._ends, (self._now + (self._tasks[task].duration or 0), task, placed))
 
     # --- what an agent sees
