@@ -174,6 +174,37 @@ def test_a_dask_cluster_gives_the_same_as_one_process(files):
     assert far == executors.run(campaign.cases, files / "one", executors.ProcessExecutor(1))
 
 
+@pytest.mark.conformance
+def test_a_thousand_runs_survive_workers_that_die(files):
+    distributed = pytest.importorskip(
+        "distributed", reason="the extra distributed is not installed"
+    )
+    (files / "busy.yaml").write_text(SCENARIO.replace("count: 60", "count: 6"))
+    (files / "grid.yaml").write_text(GRID.replace("count: 3", "count: 500"))
+    campaign = grid.read(files / "grid.yaml")
+    killed = []
+
+    def progress(done, _reused, _all):
+        if done in {200, 400, 600}:
+            ids = cluster.get_client().run(os.getpid)
+            worker = min(set(ids.values()) - set(killed))
+            killed.append(worker)
+            os.kill(worker, signal.SIGKILL)
+
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        dask = executors.DaskExecutor(cluster.scheduler_address)
+        far = executors.run(campaign.cases, files / "far", dask, progress=progress)
+
+    assert len(killed) == 3
+    assert len(far) == 1000
+    assert far == executors.run(campaign.cases, files / "near", executors.ProcessExecutor(1))
+    written = [(files / name / "runs").iterdir() for name in ("far", "near")]
+    first, second = ({each.name: each.read_bytes() for each in folder} for folder in written)
+    assert first == second
+
+
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "campaigns.md"
 # What a cluster's own tools do, on one machine.
 STUBS = {
