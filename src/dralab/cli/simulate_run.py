@@ -62,6 +62,7 @@ class RunOptions:
     )
     resume: Path | None = opt("Resume a stopped run from its checkpoint.", FILE)
     lenient: bool = opt("Skip invalid entries and report how many.")
+    perfetto: bool = opt("With --write: also write trace.json, for ui.perfetto.dev.")
 
     def decider(self, known: Sequence[str], usual: str) -> str:
         """Return the scheduler, one of those that are known. BadParameter."""
@@ -75,6 +76,12 @@ class RunOptions:
     def folder(self) -> Path | None:
         """The directory of the report."""
         return places(self.write, "").get("")
+
+    def perfetto_in(self, folder: Path | None) -> bool:
+        """Whether a trace is wanted, which goes into `folder`. BadParameter."""
+        if self.perfetto and folder is None:
+            raise click.BadParameter("it needs --write DIRECTORY", param_hint="--perfetto")
+        return self.perfetto
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,6 +292,7 @@ def _loaded(loaded: "Scenario", given: RunOptions, own: ScenarioOptions) -> Prep
     from dralab.simulation.results import outputs
 
     wanted = loaded.outputs.but(report=given.folder, parquet=own.parquet, picture=own.picture)
+    perfetto = given.perfetto_in(wanted.report)
     outputs.check(wanted.report, parquet=wanted.parquet, picture=wanted.picture)
     work = dispatch.begin(
         loaded, given.resume, command=own.command, say=lambda text: echo(text, err=True)
@@ -293,7 +301,13 @@ def _loaded(loaded: "Scenario", given: RunOptions, own: ScenarioOptions) -> Prep
     def finish(result: "Result") -> Mapping[str, Any]:
         if wanted.report is not None:
             picture = wanted.picture or ""
-            reports.write(result, wanted.report, parquet=wanted.parquet, picture=picture)
+            reports.write(
+                result,
+                wanted.report,
+                parquet=wanted.parquet,
+                picture=picture,
+                perfetto=perfetto,
+            )
         return outputs.summary(result)
 
     return PreparedRun(
@@ -378,12 +392,13 @@ def _jobs(
     work = BatchRun(made, key, name=files[0].stem, scheduler=decider, resume=given.resume)
     prefix = given.export if batsim is None else given.export or "out"
     folder = given.folder
+    perfetto = given.perfetto_in(folder)
 
     def finish(result: "Result") -> Mapping[str, Any]:
         if prefix is not None:
             outputs.write(work.simulation, prefix, dialect=int(batsim.dialect) if batsim else 4)
         if folder is not None:
-            reports.write(result, folder)
+            reports.write(result, folder, perfetto=perfetto)
         counts = {"nb_entries_skipped": len(problems.skipped)}
         if batsim is None:
             (workload,) = work.simulation.workloads.values()
@@ -455,12 +470,13 @@ def _ticks(files: InputFiles, _: RunOptions, own: TickOptions, __: InputProblems
 
 
 # Each format's own options, those of RunOptions that it has, and what prepares its run.
-JOBS: Final = ("scheduler", "hosts", "write", "export", "resume", "lenient")
+JOBS: Final = ("scheduler", "hosts", "write", "export", "resume", "lenient", "perfetto")
+PODS: Final = ("scheduler", "seed", "write", "resume", "lenient", "perfetto")
 FORMATS: Final[Mapping[str, tuple[type[Any], tuple[str, ...], Callable[..., PreparedRun]]]] = {
-    SCENARIO: (ScenarioOptions, ("scheduler", "seed", "write", "resume", "lenient"), _scenario),
+    SCENARIO: (ScenarioOptions, PODS, _scenario),
     BATSIM: (BatsimOptions, JOBS, _batsim),
     SWF: (SwfOptions, JOBS, _swf),
     OPENB: (OpenbOptions, ("scheduler", "seed", "write", "resume", "lenient"), _openb),
     TICKS: (TickOptions, (), _ticks),
-    TRACE: (ScenarioOptions, ("scheduler", "seed", "write", "resume", "lenient"), _trace),
+    TRACE: (ScenarioOptions, PODS, _trace),
 }

@@ -10,7 +10,7 @@ from typing import Final
 from dralab.kernel.clock import SECOND
 from dralab.simulation.reports.gantt import gantt
 from dralab.simulation.reports.page import Chart, ReportPage, distinct, thin
-from dralab.simulation.results import metrics, outputs
+from dralab.simulation.results import metrics, outputs, trace
 from dralab.simulation.results.result import Result
 
 MOST_POINTS: Final = 1500
@@ -30,9 +30,14 @@ CARDS: Final = {
 
 
 def write(
-    result: Result, folder: Path, *, parquet: bool | None = None, picture: str = ""
+    result: Result,
+    folder: Path,
+    *,
+    parquet: bool | None = None,
+    picture: str = "",
+    perfetto: bool = False,
 ) -> list[Path]:
-    """Write the tables and `report.html` (and a picture) of a run into a folder."""
+    """Write the tables and `report.html` (and a picture, and a trace) of a run into a folder."""
     outputs.check(picture=picture)
     paths = outputs.write(result, folder, parquet=parquet)
     paths.append(folder / "report.html")
@@ -42,6 +47,9 @@ def write(
 
         paths.append(folder / f"report.{picture}")
         pictures.write(result, paths[-1])
+    if perfetto:
+        paths.append(folder / "trace.json")
+        trace.write(result, paths[-1])
     return paths
 
 
