@@ -29,6 +29,7 @@ LONG = {
     ),
     "60-find-the-bug",
     "62-reproduce",
+    "63-lost-gpu-hours",
 }
 
 
