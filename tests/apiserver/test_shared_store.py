@@ -14,6 +14,7 @@ from dralab.apiserver.http.connections.asgi import AsgiApp
 from dralab.apiserver.http.messages import ByteStream, HttpRequest
 from dralab.apiserver.http.trying import tried
 from dralab.apiserver.server import ApiServer
+from dralab.apiserver.storage import Key
 from dralab.apiserver.storage.etcd import client as etcd_client
 from dralab.apiserver.verbs import deleting
 from etcds import etcd_store
@@ -283,6 +284,24 @@ def test_a_request_of_many_writes_does_not_poll_for_their_answers(servers, monke
     deleted, left = over_sockets(here, request("DELETE", MAPS), request("GET", MAPS))
     assert (deleted.status, left.status) == (200, 200)
     assert [one.key.name for one in here.store.list("configmaps", "default").items] == []
+
+
+def test_of_two_loops_the_first_reads_what_etcd_answers(servers):
+    here = servers[0]
+
+    async def main():
+        edge = AsgiApp(here)
+        await edge.submit(request("GET", MAPS))
+        mine = here.store._client._loop
+        second = await asyncio.to_thread(over_sockets, here, request("GET", MAPS))
+        assert here.store._client._loop is mine is asyncio.get_running_loop()
+        again = await edge.submit(request("GET", MAPS))
+        edge.close()
+        return second[0].status, again.status
+
+    assert asyncio.run(main()) == (200, 200)
+    assert here.store._client._loop is None
+    assert here.store.create(Key("configmaps", "default", "z"), config("z"))
 
 
 def test_writes_wait_for_etcd_without_threads(etcd, servers):

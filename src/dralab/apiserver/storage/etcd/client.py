@@ -108,10 +108,14 @@ class EtcdClient:
     def read_in(self, loop: Loop | None, pumped: Callable[[], None]) -> None:
         """Have a loop read from now on, or none; to be called in its thread.
 
-        After it has read, it calls `pumped` instead of waking who waits for watches.
+        After it has read, it calls `pumped` instead of waking who waits for watches. Of several
+        loops, the first one reads until it is over.
         """
+        here = threading.get_ident()
+        if self._loop is not None and self._loop.is_running() and self._loops_thread != here:
+            return
         before, self._loop, self._pumped = self._loop, loop, pumped
-        self._loops_thread = 0 if loop is None else threading.get_ident()
+        self._loops_thread = 0 if loop is None else here
         for connection in tuple(self._connections):
             if before is not None:
                 before.remove_reader(connection.socket)
