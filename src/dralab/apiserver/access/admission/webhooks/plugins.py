@@ -129,23 +129,18 @@ class WebhookCalls:
             code = given if isinstance(given, int) and given else HTTPStatus.BAD_REQUEST.value
         self.metrics.called(hook.name, review.operation, step, began, code=code, rejected=rejected)
 
-    def failed(self, hook: Webhook, review: Review, step: str, began: int) -> None:
-        """Record the metrics of a call that failed."""
+    def failed(
+        self, hook: Webhook, review: Review, step: str, began: int, *, answered: bool = False
+    ) -> None:
+        """Record the metrics of a call that failed, or whose answer cannot be applied."""
         self.metrics.called(
             hook.name,
             review.operation,
             step,
             began,
-            code=HTTPStatus.SERVICE_UNAVAILABLE.value,
-            error="calling_webhook_error",
-            rejected=not hook.ignores_failures,
-        )
-
-    def misapplied(self, hook: Webhook, review: Review, step: str, began: int) -> None:
-        """Record the metrics of a call whose answer cannot be applied."""
-        error = "apiserver_internal_error"
-        self.metrics.called(
-            hook.name, review.operation, step, began, code=0, error=error, rejected=True
+            code=0 if answered else HTTPStatus.SERVICE_UNAVAILABLE.value,
+            error="apiserver_internal_error" if answered else "calling_webhook_error",
+            rejected=answered or not hook.ignores_failures,
         )
 
     def note(self, hook: Webhook, review: Review, found: Verdict) -> None:
@@ -169,10 +164,8 @@ def _timeout(hook: Webhook, review: Review) -> float:
     return left
 
 
-class MutatingWebhooks:
-    """Calls mutating webhooks, one after the other."""
-
-    name = "MutatingAdmissionWebhook"
+class _WebhookPlugin:
+    """The webhooks of one kind, and how they are called."""
 
     def __init__(self, hooks: Webhooks, calls: WebhookCalls) -> None:
         self.hooks = hooks
@@ -182,6 +175,12 @@ class MutatingWebhooks:
     def active(self) -> bool:
         """Whether any webhook is configured."""
         return bool(self.hooks.all)
+
+
+class MutatingWebhooks(_WebhookPlugin):
+    """Calls mutating webhooks, one after the other."""
+
+    name = "MutatingAdmissionWebhook"
 
     def admit(self, review: Review) -> None:
         """Call the webhooks for a write, and patch its object. ApiError, MustWait."""
@@ -212,7 +211,7 @@ class MutatingWebhooks:
             try:
                 changed = self._patched(hook, review, kind, found)
             except ApiError:
-                self.calls.misapplied(hook, review, MUTATING, began)
+                self.calls.failed(hook, review, MUTATING, began, answered=True)
                 raise
             self.calls.record(hook, review, MUTATING, began, found)
         except CallFailed as error:
@@ -266,19 +265,10 @@ class MutatingWebhooks:
         return replace_object(review, kind, patched, self.calls.forms)
 
 
-class ValidatingWebhooks:
+class ValidatingWebhooks(_WebhookPlugin):
     """Calls validating webhooks, all at the same time."""
 
     name = "ValidatingAdmissionWebhook"
-
-    def __init__(self, hooks: Webhooks, calls: WebhookCalls) -> None:
-        self.hooks = hooks
-        self.calls = calls
-
-    @property
-    def active(self) -> bool:
-        """Whether any webhook is configured."""
-        return bool(self.hooks.all)
 
     def validate(self, review: Review) -> None:
         """Call the webhooks for a write. ApiError, MustWait."""
