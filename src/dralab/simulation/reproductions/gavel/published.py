@@ -186,7 +186,7 @@ CASES: Final = (
 )
 REPRODUCTION: Final = Reproduction(
     name="gavel",
-    title="Gavel: training jobs on GPUs of three types, in rounds",
+    title="Gavel and POP: training jobs on GPUs of three types, in rounds",
     paper="Narayanan et al., Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning "
     "Workloads, OSDI 2020",
     address=REPOSITORY,
