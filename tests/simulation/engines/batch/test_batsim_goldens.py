@@ -7,6 +7,7 @@ from tests.simulation.engines.batch.finished import run_batsim
 
 from dralab.simulation.engines.batch import outputs
 from dralab.simulation.engines.batch.durations import Durations
+from dralab.simulation.engines.batch.engine import BatchOptions
 from dralab.simulation.host_sets import render
 from dralab.simulation.platforms import simgrid_xml
 from dralab.simulation.platforms.platform import plain
@@ -128,21 +129,22 @@ def test_profiles_take_the_time_that_batsims_own_tests_expect(testdata, name):
         assert run.duration / 1e9 == pytest.approx(expected, abs=1e-6), job.id
 
 
-def test_usage_traces_take_the_time_that_batsims_own_tests_expect(testdata):
+@pytest.mark.parametrize("latency", [False, True])
+def test_usage_traces_take_the_time_that_batsims_own_tests_expect(testdata, latency):
     platform = testdata("batsim", "batsim", "platforms", "small_platform_replay_usage.xml")
     path = testdata("batsim", "batsim", "workloads", "test_usage_trace.json")
-    run = run_batsim([path], platform=platform, scheduler="fcfs")
-    expected = {job.key: job.source for job in batsim.read(path).jobs}
-    # The expected times are those of the allocations of Batsim's own scheduler: a, b or c, d.
-    fast = [k for k, r in run.records.items() if r.machines == 0b11]
-    assert len(fast) > 5
-    for key in fast:
-        record, source = run.records[key], expected[key]
-        longest = source["expected_execution_time"]
-        assert (record.ended - record.started) / 1e9 in (
-            pytest.approx(longest, abs=1e-2),
-            pytest.approx(longest / 2, abs=1e-2),
-        )
+    run = run_batsim(
+        [path], platform=platform, scheduler="fcfs", options=BatchOptions(latency=latency)
+    )
+    jobs = batsim.read(path).jobs
+    assert len(jobs) == 24
+    for job in jobs:
+        record = run.records[job.key]
+        took = (record.ended - record.started) / 1e9
+        assert took == pytest.approx(job.source["expected_execution_time"], abs=1e-6), job.key
+        assert record.state == job.source["expected_state"], job.key
+        # Batsim's messages come first.
+        assert (record.started > job.submitted) == latency
 
 
 def test_a_burst_of_equal_jobs_has_the_ideal_makespan_and_wait(workload_file):
