@@ -280,6 +280,22 @@ def test_a_file_that_is_damaged_is_named(week):
         history_of(week.path)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"spec": {"containers": 3}},
+        {"spec": {"containers": [{"resources": {"requests": {"cpu": "much"}}}]}},
+        {"status": {"conditions": "none"}},
+        {"metadata": {"name": "p", "namespace": "default", "creationTimestamp": "then"}},
+    ],
+)
+def test_a_field_of_the_wrong_kind_is_told(week, odd):
+    week.put(0, pod("p") | odd, listed=True)
+    week.put(1, pod("q"))
+    with pytest.raises(InputError, match=r"week\.dralab"):
+        scenarios.load(week.done(2))
+
+
 def test_an_anonymous_recording_is_replayed_too(tmp_path):
     _, week = recorded(tmp_path, small(), rename=keyed(b"k" * 32))
     _, found = replayed(week)

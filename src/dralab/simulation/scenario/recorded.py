@@ -6,6 +6,7 @@ are made anew. What was only `listed` has the times that its own conditions tell
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -107,6 +108,20 @@ def _history(path: Path, _: int, __: int) -> "ClusterHistory":
     return ClusterHistory(path)
 
 
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Tell what is wrong with a recording as an InputError."""
+    try:
+        yield
+    except SnapshotError as error:
+        raise InputError(path, str(error).removeprefix(f"{path}: ")) from error
+    except InputError as error:
+        raise InputError(path, error.problem, where=error.where) from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        problem = f"holds an object with a field of the wrong kind: {error!r}"
+        raise InputError(path, problem) from error
+
+
 class ClusterHistory:
     """A recording, read: what there was at its beginning, and what happened then.
 
@@ -115,12 +130,10 @@ class ClusterHistory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
+        with _readable(path):
             recording = Recording.open(path)
             self.metadata = recording.metadata
             self._read(recording)
-        except SnapshotError as error:
-            raise InputError(path, str(error).removeprefix(f"{path}: ")) from error
         self.end = max(recording.until - self.begin, 1)
 
     def _read(self, recording: Recording) -> None:
@@ -268,7 +281,14 @@ class ClusterHistory:
         return sorted(self.pods, key=lambda each: (each.arrives, each.order))
 
     def fleet(self) -> ScenarioFleet:
-        """Return the nodes that there were at the beginning, and what becomes of them."""
+        """Return the nodes that there were at the beginning, and what becomes of them.
+
+        InputError.
+        """
+        with _readable(self.path):
+            return self._fleet()
+
+    def _fleet(self) -> ScenarioFleet:
         first = list(self.at_first.values())
         waiting = {metadata_of(each.body).get("uid") for each in self.pods if not self._ran(each)}
         objects = [_replayed(each) for each in first if each["kind"] in OF_FLEET]
@@ -294,7 +314,14 @@ class ClusterHistory:
         )
 
     def work(self, *, alone: bool) -> tuple[tuple[Pod, ...], tuple[Arrival, ...]]:
-        """Return the pods that arrive, and other objects; `alone`: also those that ran at first."""
+        """Return the pods that arrive, and other objects; `alone`: also those that ran at first.
+
+        InputError.
+        """
+        with _readable(self.path):
+            return self._work(alone=alone)
+
+    def _work(self, *, alone: bool) -> tuple[tuple[Pod, ...], tuple[Arrival, ...]]:
         pods = [
             self._with_its_class(each.pod) for each in self.tasks if alone or not self._ran(each)
         ]
