@@ -10,6 +10,7 @@ from dralab.cli.main import main
 from dralab.kernel.durations import duration
 from dralab.scenarios.errors import InputError
 from dralab.simulation import dispatch
+from dralab.simulation.campaigns import comparison
 from dralab.simulation.results import metrics, outputs
 from dralab.simulation.results.result import Result, StateSample, Task
 from dralab.simulation.scenario import scenario as scenarios
@@ -403,10 +404,10 @@ def test_every_number_of_three_tasks_is_that_worked_out_by_hand():
 
 
 def test_means_over_seeds_have_a_deviation_and_an_interval_and_a_test_of_difference():
-    found = metrics.over_seeds([1.0, 2.0, 3.0])
+    found = comparison.over_seeds([1.0, 2.0, 3.0])
     assert (found["mean"], found["sd"]) == (2, 1)
     assert found["ci95"] == pytest.approx(4.303 / 3**0.5)
-    assert metrics.over_seeds([5.0])["sd"] is None
+    assert comparison.over_seeds([5.0])["sd"] is None
 
 
 def test_an_error_of_input_travels_between_processes():
@@ -416,13 +417,13 @@ def test_an_error_of_input_travels_between_processes():
 
 def test_runs_of_the_same_seed_are_compared_in_pairs():
     base = {1: 10.0, 2: 50.0, 3: 90.0}
-    found = metrics.paired(base, {1: 12.0, 2: 51.0, 3: 93.0, 4: 0.0})
+    found = comparison.paired(base, {1: 12.0, 2: 51.0, 3: 93.0, 4: 0.0})
     assert found["difference"] == 2
     assert found["ci95"] == pytest.approx(4.303 / 3**0.5)
     assert found["significant"] == 0
-    assert metrics.paired(base, {1: 12.0, 2: 52.1, 3: 91.9})["significant"] == 1
-    assert metrics.paired(base, {1: 12.0})["significant"] is None
-    assert metrics.paired(base, {7: 1.0})["difference"] is None
+    assert comparison.paired(base, {1: 12.0, 2: 52.1, 3: 91.9})["significant"] == 1
+    assert comparison.paired(base, {1: 12.0})["significant"] is None
+    assert comparison.paired(base, {7: 1.0})["difference"] is None
 
 
 @pytest.mark.thorough

@@ -13,13 +13,6 @@ HOUR: Final = 3600 * SECOND
 SPREAD: Final = ("mean", "median", "p95", "p99", "max")
 Value = float | int | str | None
 
-# Student's t, 97.5 %, for 1 to 30 degrees of freedom.
-STUDENT: Final = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
-    2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
-
 
 # What each number says; those of tasks come as mean, median, p95, p99 and max.
 DEFINITIONS: Final[Mapping[str, str]] = {
@@ -373,32 +366,3 @@ def _by_user(tasks: Sequence[Task]) -> list[float]:
     for task in tasks:
         values.setdefault(task.user, []).append(bounded_slowdown(task))
     return [math.fsum(found) / len(found) for _, found in sorted(values.items())]
-
-
-def over_seeds(values: Sequence[float]) -> dict[str, float | None]:
-    """Return mean, sample standard deviation, and half the 95 % confidence interval of the mean."""
-    count = len(values)
-    mean = math.fsum(values) / count
-    if count < 2:
-        return {"mean": mean, "sd": None, "ci95": None}
-    sd = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
-    return {"mean": mean, "sd": sd, "ci95": _student(count - 1) * sd / math.sqrt(count)}
-
-
-def _student(degrees: int) -> float:
-    return STUDENT[degrees - 1] if degrees <= len(STUDENT) else 1.96
-
-
-def paired(a: Mapping[int, float], b: Mapping[int, float]) -> dict[str, float | None]:
-    """Compare runs of the same seeds in pairs, so that common random effects cancel out.
-
-    Returns the mean of b - a, half of its 95 % confidence interval (Student's t) and `significant`,
-    1 where that interval leaves out zero; None where fewer than two seeds are shared.
-    """
-    gaps = [b[seed] - a[seed] for seed in a if seed in b]
-    if not gaps:
-        return {"difference": None, "ci95": None, "significant": None}
-    found = over_seeds(gaps)
-    mean, half = found["mean"] or 0.0, found["ci95"]
-    significant = None if half is None else float(abs(mean) > half)
-    return {"difference": mean, "ci95": half, "significant": significant}
