@@ -1,5 +1,6 @@
 """Recordings of clusters: what is written, continued after an end of any kind, and bounded."""
 
+import errno
 import stat
 
 import orjson
@@ -172,6 +173,20 @@ def test_a_recording_stops_at_its_size(cluster, record):
     assert 4000 <= record.path.stat().st_size < 6000
     stop(recorder)
     final(record.path)
+
+
+def test_a_full_disk_ends_a_recording(cluster, record, monkeypatch):
+    told = []
+    recorder = record(full=lambda: told.append(True))
+
+    def full(handle, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("dralab.runtime.recorder.os.write", full)
+    cluster.client.create(PODS, pod("p"), "default")
+    cluster.wait(5)
+    assert told == [True]
+    assert recorder.failed.errno == errno.ENOSPC
 
 
 def test_beyond_the_rate_changes_of_an_object_become_one(cluster, record):

@@ -115,8 +115,10 @@ def _record(
     over.wait()
     engine.stop()
     recorder.stop()
-    file.close()
     client.close()
+    if recorder.failed is not None:
+        raise UnusableInput(f"{path}: cannot be written: {recorder.failed.strerror}")
+    file.close()
     if recorder.is_full:
         echo(f"stopped at --max-size: {path} has {file.size:,} bytes", err=True)
     echo(f"recorded {file.changes:,} changes; {path} has {file.size:,} bytes", err=True)

@@ -140,8 +140,8 @@ class RecordingFile:
 class ClusterRecorder:
     """Follows a cluster on an engine, and writes what changes to a file.
 
-    Beyond `rate` changes a second, those of one object are taken together; at `most` bytes `full`
-    is called, and nothing more is written.
+    Beyond `rate` changes a second, those of one object are taken together; at `most` bytes, or if
+    the file cannot be written (`failed`), `full` is called, and nothing more is written.
     """
 
     def __init__(
@@ -160,6 +160,7 @@ class ClusterRecorder:
         self.most = most
         self._full = full
         self.is_full = False
+        self.failed: OSError | None = None
         self._written = self._ticks = self._marked = 0
         self._late: dict[RecordedName, JsonDict | None] = {}
         self.collections = [_Followed(self, client, each) for each in RECORDED]
@@ -193,20 +194,30 @@ class ClusterRecorder:
         self._written += 1
         self.file.put(self.engine.clock.now(), of, obj, listed=listed)
         if self.file.size >= self.most:
-            self.file.flush()
-            self.is_full = True
-            self._full()
+            self._save()
+            self._end()
 
     def _flush(self) -> None:
         self._written = 0
         late, self._late = self._late, {}
         for of, obj in late.items():
             self.take(of, obj, listed=False)
-        self.file.flush()
+        self._save()
+
+    def _save(self) -> None:
+        try:
+            self.file.flush()
+        except OSError as error:  # a full disk, most of all
+            self.failed = error
+            self._end()
+
+    def _end(self) -> None:
+        self.is_full = True
+        self._full()
 
     def _mark(self) -> None:
         self.file.mark(self.engine.clock.now())
-        self.file.flush()
+        self._save()
         self._marked = self.file.size
 
     def _tick(self) -> None:

@@ -296,6 +296,13 @@ def test_a_field_of_the_wrong_kind_is_told(week, odd):
         scenarios.load(week.done(2))
 
 
+@pytest.mark.parametrize("scheduler", ["external", "ticks", "easy"])
+def test_who_cannot_replay_a_recording_says_so(week, scheduler):
+    life(week, "p", 1, 1, 1, 20)
+    with pytest.raises(InputError, match=f"{scheduler} replays no recording"):
+        scenarios.load(week.done(60), scheduler=scheduler)
+
+
 def test_an_anonymous_recording_is_replayed_too(tmp_path):
     _, week = recorded(tmp_path, small(), rename=keyed(b"k" * 32))
     _, found = replayed(week)

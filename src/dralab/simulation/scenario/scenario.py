@@ -128,6 +128,8 @@ class Scenario:
         return workload.as_pods(self.work.jobs, str(self.file))
 
 
+# These act out neither nodes that change nor gates of pods.
+NOT_REPLAYED: Final = frozenset({EXTERNAL, *TICKS, *JOBS, "batch"})
 EFFECTS: Final = dict.fromkeys(fleet.EFFECTS)
 DECIDES: Final = any_of(json_schema.choice([*BUILT_IN, EXTERNAL]), PYTHON)
 QUOTA: Final = Table({"cpu": quantity(scale=1000), "gpus": quantity(scale=1000), "pods": whole()})
@@ -310,6 +312,12 @@ def load(
     hosts = machines.as_platform().width if chosen in JOBS else None
     elsewhere = given.fleet is None or given.fleet.form != "recording"
     work = workload.read(given.workload, used_seed, problems, hosts=hosts, elsewhere=elsewhere)
+    decides = used_engine or chosen
+    if (machines.counted or work.until is not None) and decides in NOT_REPLAYED:
+        raise given.error(
+            "scheduler",
+            f"{decides} replays no recording: choose {OWN}, {FAST}, or a policy for pods",
+        )
     conditions = _conditions(given, machines, used_seed)
     if conditions.until is None:
         conditions = replace(conditions, until=work.until)
