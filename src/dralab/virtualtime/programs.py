@@ -4,8 +4,10 @@ import contextlib
 import os
 import select
 import struct
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -173,6 +175,29 @@ def read_file(path: str) -> bytes:
         return b""
     finally:
         os.close(descriptor)
+
+
+def process_of(tid: int) -> int:
+    """Return the process of a thread; the thread itself where it has ended."""
+    status = read_file(f"/proc/{tid}/status")
+    at = status.find(b"\nTgid:")
+    return tid if at < 0 else int(status[at + 6 :].split(None, 1)[0])
+
+
+def traced_by_this_thread() -> list[int]:
+    """Return the processes whose tracer this thread is."""
+    tracer = b"\nTracerPid:\t%d\n" % threading.get_native_id()
+    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
+    return [pid for pid in pids if tracer in read_file(f"/proc/{pid}/status")]
+
+
+def mapping_size(pid: int, base: int, most: int) -> int:
+    """Return the size of a mapping of a process, by its address; `most` if there is none."""
+    for line in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines():
+        begin, _, rest = line.partition("-")
+        if int(begin, 16) == base:
+            return min(int(rest.split(" ", 1)[0], 16) - base, most)
+    return most
 
 
 def _code_mappings(pid: int) -> Iterator[tuple[int, int]]:

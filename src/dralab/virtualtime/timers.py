@@ -57,7 +57,7 @@ class ProgramTimers:
         self._machine = machine
         self._now = now  # the monotonic clock, and what real time is ahead of it
         self._timers: dict[Key, ProgramTimer] = {}
-        self._answers: Mapping[str, Callable[[TracedProcess, Arguments], int | None]] = {
+        self.calls: Mapping[str, Callable[[TracedProcess, Arguments], int | None]] = {
             "alarm": self._alarm,
             "setitimer": self._setitimer,
             "getitimer": self._getitimer,
@@ -70,7 +70,7 @@ class ProgramTimers:
 
     def answer(self, process: TracedProcess, name: str, arguments: Arguments) -> int | None:
         """Return what the call returns; None if the kernel should answer it."""
-        return self._answers[name](process, arguments)
+        return self.calls[name](process, arguments)
 
     def created(self, process: TracedProcess, arguments: Arguments) -> None:
         """Note a timer that timer_create has made."""

@@ -6,9 +6,7 @@ All calls must come from the thread that made the tracer: the kernel knows it as
 import contextlib
 import os
 import signal
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from dralab.virtualtime import answers, instructions, peers, ptrace
@@ -22,7 +20,14 @@ from dralab.virtualtime.launching import (
     StartedProgram,
 )
 from dralab.virtualtime.machine import Architecture
-from dralab.virtualtime.programs import TracedProcess, is_go, read_file
+from dralab.virtualtime.programs import (
+    TracedProcess,
+    is_go,
+    mapping_size,
+    process_of,
+    read_file,
+    traced_by_this_thread,
+)
 from dralab.virtualtime.socket_timeouts import SocketTimeouts
 from dralab.virtualtime.threads import ThreadState, ThreadTable, TracedThread
 from dralab.virtualtime.timed_calls import TIMED_CALLS, VirtualTime
@@ -37,18 +42,6 @@ from dralab.virtualtime.vdso import (
 )
 from dralab.virtualtime.waits import ThreadWaits
 
-TIMER_CALLS: Final = frozenset(
-    {
-        "alarm",
-        "setitimer",
-        "getitimer",
-        "timer_settime",
-        "timer_gettime",
-        "timer_delete",
-        "timerfd_settime",
-        "timerfd_gettime",
-    }
-)
 STOPPING: Final = frozenset({signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
 SYSCALL_STOP: Final = signal.SIGTRAP | 0x80
 WAIT_FOR_OURS: Final = ptrace.WALL | 0x20000000  # __WNOTHREAD: leave other threads their children
@@ -131,7 +124,7 @@ class Tracer:
 
     def kill(self) -> None:
         """End everything at once, and wait for it; children of other processes keep running."""
-        while traced := _traced_by_this_thread():
+        while traced := traced_by_this_thread():
             for pid in traced:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -192,7 +185,7 @@ class Tracer:
             child = ptrace.event_message(thread.tid)
             thread.lends_memory = event == ptrace.EVENT_VFORK
             thread.resume()
-            shared = event == ptrace.EVENT_CLONE and _process_of(child) == thread.process.pid
+            shared = event == ptrace.EVENT_CLONE and process_of(child) == thread.process.pid
             self._born(thread.process, child, shared=shared)
         elif event == ptrace.EVENT_VFORK_DONE:
             thread.lends_memory = False
@@ -229,7 +222,7 @@ class Tracer:
         """Adopt children whose parents were killed before; return if there were any."""
         found = list(self._early)
         for tid in found:
-            process = self.processes.get(_process_of(tid))
+            process = self.processes.get(process_of(tid))
             parent = process or TracedProcess(tid)
             base = image_address(read_file(f"/proc/{tid}/auxv"))
             if process is None and base is not None and self._image is not None:
@@ -296,7 +289,7 @@ class Tracer:
         auxv = read_file(f"/proc/{process.pid}/auxv")
         base = image_address(auxv)
         if base is not None and self._image is None:
-            data = process.read(base, _image_size(process.pid, base))
+            data = process.read(base, mapping_size(process.pid, base, LARGEST))
             if data[:5] == b"\x7fELF\x02":
                 self._image = read_image(data, self._machine)
         if base is None or self._image is None:
@@ -344,7 +337,7 @@ class Tracer:
         elif name == "timer_create":
             thread.timer = registers.arguments
             thread.enter_call(ThreadState.LOOSE)
-        elif name in TIMER_CALLS:
+        elif name in self.timers.calls:
             thread.answer(self.timers.answer(process, name, registers.arguments))
             self.expire()
         elif self.chance is not None and name == "getrandom":
@@ -398,24 +391,3 @@ class Tracer:
         if self.timers.expire(self._time.monotonic, self.processes.values()):
             self.table.signalled = True
             self.table.moves += 1
-
-
-def _process_of(tid: int) -> int:
-    """Return the process of a thread; the thread itself where it has ended."""
-    status = read_file(f"/proc/{tid}/status")
-    at = status.find(b"\nTgid:")
-    return tid if at < 0 else int(status[at + 6 :].split(None, 1)[0])
-
-
-def _traced_by_this_thread() -> list[int]:
-    tracer = b"\nTracerPid:\t%d\n" % threading.get_native_id()
-    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
-    return [pid for pid in pids if tracer in read_file(f"/proc/{pid}/status")]
-
-
-def _image_size(pid: int, base: int) -> int:
-    for line in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines():
-        begin, _, rest = line.partition("-")
-        if int(begin, 16) == base:
-            return min(int(rest.split(" ", 1)[0], 16) - base, LARGEST)
-    return LARGEST
