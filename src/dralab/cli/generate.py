@@ -32,7 +32,7 @@ MOST_TREES: Final = 64
 
 \b
   dralab generate h100 --nodes 4 --with-nodes | kubectl apply -f -
-  dralab generate workload --nodes 64 > month.yaml && dralab simulate run month.yaml
+  dralab generate workload --nodes 16 --until 7d > week.yaml; dralab simulate run week.yaml
 
 \b
 Shapes: """
