@@ -3,6 +3,7 @@
     python -m benchmarks.fast                       with claims (`--scheduler dralab-fast`)
     python -m benchmarks.fast firstfit              by a policy: GPUs are shared, without claims
     python -m benchmarks.fast dralab-fast 100000    one size: so many nodes
+    python -m benchmarks.fast firstfit 1000000 9000 and so many pods
 
 A week, ten pods a node, 1,000 to 100,000 nodes with 8 GPUs, each pod for 1 to 8 GPUs or half of
 one. CPU time, one core, each size in a process of its own. The largest needs 4 GB. `growth` is that
@@ -40,9 +41,8 @@ workload:
 """
 
 
-def one(scheduler: str, nodes: int) -> None:
+def one(scheduler: str, nodes: int, pods: int) -> None:
     """Print the seconds that one size takes, for the growth, and what it costs."""
-    pods = PODS_A_NODE * nodes
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "scenario.yaml"
         path.write_text(SCENARIO.format(nodes=nodes, pods=pods, scheduler=scheduler))
@@ -64,7 +64,8 @@ def one(scheduler: str, nodes: int) -> None:
 def main() -> None:
     scheduler = sys.argv[1] if len(sys.argv) > 1 else "dralab-fast"
     if len(sys.argv) > 2:
-        one(scheduler, int(sys.argv[2]))
+        nodes = int(sys.argv[2])
+        one(scheduler, nodes, int(sys.argv[3]) if len(sys.argv) > 3 else PODS_A_NODE * nodes)
         return
     last = 0.0
     for before, nodes in zip((0, *SIZES), SIZES, strict=False):
