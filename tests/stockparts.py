@@ -31,6 +31,8 @@ VARIABLES = {
     KARPENTER: "DRALAB_KARPENTER_KWOK",
 }
 PATIENCE = 60
+# Seconds until an idle node goes; longer where the tests of autoscalers run under the clock.
+IDLE = "DRALAB_TEST_IDLE_SECONDS"
 # What is off in 1.36 unless one asks: pods that are scheduled together, and their claims.
 GATES = ("GenericWorkload", "GangScheduling", "DRAWorkloadResourceClaims")
 

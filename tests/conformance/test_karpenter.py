@@ -6,6 +6,7 @@ devices, so pods ask for CPU and memory here.
 """
 
 import json
+import os
 import time
 from collections import Counter
 from contextlib import suppress
@@ -34,8 +35,10 @@ KINDS = (
     ("karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "Cluster"),
     ("autoscaling.x-k8s.io", "v1beta1", "CapacityBuffer", "Namespaced"),
 )
+IDLE = int(os.environ.get(stockparts.IDLE, "0"))
 QUIET = 12
-PATIENCE = 240
+PATIENCE = 240 + 12 * IDLE
+PAUSE = 0.3 + IDLE / 100
 TYPE = "node.kubernetes.io/instance-type"
 # What kwok's provider keeps of each node.
 RESERVED = (100, 10)
@@ -144,15 +147,15 @@ class Nodes:
 
     def settled(self, seconds=QUIET):
         """Return how many of each shape once it has been the same for a while."""
-        deadline, since, last = time.monotonic() + PATIENCE, time.monotonic(), {}
+        deadline, self.changed, last = time.monotonic() + PATIENCE, time.monotonic(), {}
         while time.monotonic() < deadline:
             now = self.shapes()
             if now != last:
-                since, last = time.monotonic(), now
+                self.changed, last = time.monotonic(), now
                 self.history.append(now)
-            if time.monotonic() - since > seconds:
+            if time.monotonic() - self.changed > seconds:
                 return last
-            time.sleep(0.3)
+            time.sleep(PAUSE)
         raise AssertionError(f"the nodes have not come to rest: {last}")
 
 
@@ -229,7 +232,7 @@ def test_nodes_of_the_same_shapes_come_and_go(name, tmp_path):
                 "spec": {
                     "disruption": {
                         "consolidationPolicy": "WhenEmptyOrUnderutilized",
-                        "consolidateAfter": "0s", "budgets": [{"nodes": case.budget}],
+                        "consolidateAfter": f"{IDLE}s", "budgets": [{"nodes": case.budget}],
                     },
                     "template": {
                         "spec": {
@@ -256,13 +259,15 @@ def test_nodes_of_the_same_shapes_come_and_go(name, tmp_path):
             SYSTEM_NAMESPACE="kube-system", LOG_LEVEL="debug",
         ) as process:  # fmt: skip
             grown = nodes.settled()
+            deleted = time.monotonic()
             for each in case.going:
                 client.delete(PODS, each, "default")
             nodes.history.clear()
             if case.going:
-                nodes.settled(5 * QUIET)
+                nodes.settled(5 * QUIET + 1.5 * IDLE)
             assert process.poll() is None
     expected = ours(case)
     assert grown == expected[0]
     # Nobody makes a pod again that was evicted, so that a node which came for it goes, too.
     assert not case.going or expected[1] in nodes.history
+    assert not case.going or nodes.changed - deleted >= IDLE
