@@ -178,7 +178,7 @@ def test_a_mistake_in_a_list_is_shown_with_its_own_line(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["explaim"], "No such command 'explaim'. Did you mean 'explain'?"),
+        (["snapshto"], "No such command 'snapshto'. Did you mean 'snapshot'?"),
         (["simulate", "rnu"], "No such command 'rnu'. Did you mean 'run'?"),
         (["frobnicate"], "No such command 'frobnicate'."),
     ],

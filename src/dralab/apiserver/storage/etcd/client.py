@@ -164,7 +164,7 @@ class EtcdClient:
             self.current = (number + 1) % len(self.members)
 
     def call(self, name: str, request: Message, done: Done) -> None:
-        """Begin a call; `done` is told, from any thread, what became of it."""
+        """Begin a call; `done` gets its result, in any thread."""
         _EtcdCall(self, name, request, done).attempt()
 
     def wait(self, signal: Signal, timeout: float = math.inf) -> bool:

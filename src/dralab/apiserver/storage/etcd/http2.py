@@ -154,7 +154,7 @@ class Connection:
         self._tell()
 
     def pump(self) -> None:
-        """Take in what has come, without waiting; calls that have ended are told so."""
+        """Process what has arrived, without waiting, and report the calls that have ended."""
         with self._lock:
             self._receive()
             self._flush()
@@ -329,7 +329,7 @@ class Connection:
             self.socket.shutdown(socket.SHUT_RDWR)  # which wakes who waits for it to be readable
 
     def _tell(self) -> None:
-        """Tell what has ended: outside of the lock, since who is told may begin another call."""
+        """Report calls that have ended, outside of the lock: a report may begin another call."""
         while self._ended:
             try:
                 stream = self._ended.pop(0)
