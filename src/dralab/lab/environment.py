@@ -208,14 +208,17 @@ class DevicesEnv(gymnasium.Env[dict[str, Floats], np.int64]):
         return self._look_for_place() if self._places else self._look_at_queue()
 
     def _look_for_place(self) -> bool:
-        declined = self._declined
-        # Tasks are numbered in the order in which they arrive.
-        heads = [
-            next((task for task in tasks if task not in declined), None)
-            for kind, tasks in self._waiting_of.items()
-            if tasks and kind not in self._without_room
-        ]
-        for task in sorted(head for head in heads if head is not None):
+        if not self._waiting:
+            return False
+        declined, heads = self._declined, []
+        for kind, tasks in self._waiting_of.items():
+            if kind not in self._without_room:
+                for task in tasks:
+                    if task not in declined:
+                        heads.append(task)
+                        break
+        heads.sort()  # tasks are numbered in the order in which they arrive
+        for task in heads:
             room = self._room(self._infos[task])
             if room is not None:
                 self._shown = [task]
