@@ -12,12 +12,12 @@ PART: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 HOST_LABEL: Final = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
 HOST: Final = rf"(?:{HOST_LABEL}(?:\.{HOST_LABEL})*|\[(?:[a-fA-F0-9:]+)\])(?::[0-9]+)?"
 DIGEST: Final = r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}"
-REFERENCE: Final = re.compile(
+# Compiled with the first image.
+REFERENCE: Final = (
     rf"(?P<name>(?:{HOST}/)?{PART}(?:/{PART})*)(?::(?P<tag>\w[\w.-]{{0,127}}))?"
-    rf"(?:@(?P<digest>{DIGEST}))?",
-    re.ASCII,
+    rf"(?:@(?P<digest>{DIGEST}))?"
 )
-IDENTIFIER: Final = re.compile(r"[a-f0-9]{64}", re.ASCII)
+IDENTIFIER: Final = r"[a-f0-9]{64}"
 LONGEST_NAME: Final = 255
 
 
@@ -28,8 +28,8 @@ def tag_of(image: str) -> str:
     >>> [tag_of(image) for image in ("nginx", "a.io/b:1", "a@sha256:" + "0" * 64, "Not/One")]
     ['latest', '1', '', '']
     """
-    match = REFERENCE.fullmatch(image)
-    if match is None or IDENTIFIER.fullmatch(image):
+    match = re.fullmatch(REFERENCE, image, re.ASCII)
+    if match is None or re.fullmatch(IDENTIFIER, image):
         return ""
     name, tag, digest = match["name"], match["tag"] or "", match["digest"]
     first, slash, rest = name.partition("/")

@@ -12,12 +12,13 @@ from dralab.values.json_types import JsonObject
 SYSTEMS: Final = ("linux", WINDOWS)
 LONGEST_DOMAIN: Final = 256
 LONGEST_USER: Final = 104
-CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-NETBIOS: Final = re.compile(r"""[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}""")
+# Patterns are compiled with their first use: few pods are for Windows.
+CONTROL: Final = r"[\x00-\x1f\x7f]"
+NETBIOS: Final = r"""[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}"""
 DNS_LABEL: Final = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
-DNS: Final = re.compile(rf"{DNS_LABEL}(?:\.{DNS_LABEL})*", re.ASCII)
-NOT_IN_USERS: Final = re.compile(r"""["/\\:;|=,+*?<>@\[\]]""")
-ONLY_DOTS: Final = re.compile(r"[. ]+")
+DNS: Final = rf"{DNS_LABEL}(?:\.{DNS_LABEL})*"
+NOT_IN_USERS: Final = r"""["/\\:;|=,+*?<>@\[\]]"""
+ONLY_DOTS: Final = r"[. ]+"
 # What a pod, and a container, for Windows may not set: the field, and where it is shown.
 OF_POD: Final = (
     "appArmorProfile", "seLinuxOptions", "^hostUsers", "^hostPID", "^hostIPC", "seccompProfile",
@@ -43,7 +44,7 @@ def user_problems(name: str) -> list[str]:
 def _user(name: str) -> list[str]:
     if not name:
         return [" cannot be an empty string"]
-    if CONTROL.search(name):
+    if re.search(CONTROL, name):
         return [" cannot contain control characters"]
     if name.count("\\") > 1:
         return [" cannot contain more than one backslash"]
@@ -51,15 +52,15 @@ def _user(name: str) -> list[str]:
     problems = []
     if len(domain) >= LONGEST_DOMAIN:
         problems.append(f"'s Domain length must be under {LONGEST_DOMAIN} characters")
-    if backslash and not NETBIOS.fullmatch(domain) and not DNS.fullmatch(domain):
+    if backslash and not re.fullmatch(NETBIOS, domain) and not re.fullmatch(DNS, domain):
         problems.append("'s Domain doesn't match the NetBios nor the DNS format")
     if not user:
         problems.append("'s User cannot be empty")
     elif len(user) > LONGEST_USER:
         problems.append(f"'s User length must not be longer than {LONGEST_USER} characters")
-    if ONLY_DOTS.fullmatch(user):
+    if re.fullmatch(ONLY_DOTS, user):
         problems.append("'s User cannot contain only periods or spaces")
-    if NOT_IN_USERS.search(user):
+    if re.search(NOT_IN_USERS, user):
         shown = '"/\\:;|=,+*?<>@[]'
         problems.append(f"'s User cannot contain the following characters: {shown}")
     return problems
