@@ -83,6 +83,7 @@ def test_gpus_of_one_node_are_faster_than_those_of_two(profile):
 
 
 def test_the_next_gpu_goes_to_whom_it_saves_most(profile):
+    pytest.importorskip("scipy", reason="interpolation between nodes needs SciPy")
     short, long = training(profile, batch=16), training(profile, batch=32, name="b")
     run = RoundSimulation(
         [short, long],
