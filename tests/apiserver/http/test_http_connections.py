@@ -114,6 +114,24 @@ def test_pipelined_requests_are_answered_in_order_however_their_bytes_come():
         assert answered(data[:at], data[at:]) == (whole, False)
 
 
+def test_a_request_for_another_protocol_is_answered_as_one_for_none():
+    wish = ("connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAMAAABk")
+    data = asked("/a", "GET", *wish) + asked("/b", "PUT", "content-length: 3", *wish) + b"abc"
+    data += asked("/c")
+    whole, closed = answered(data)
+    places = [whole.index(text) for text in ("GET /a ", "PUT /b abc", "GET /c ")]
+    assert places == sorted(places)
+    assert not closed
+    for at in range(len(data)):
+        assert answered(data[:at], data[at:]) == (whole, False)
+
+
+def test_a_tunnel_is_refused():
+    written, closed = answered(b"CONNECT localhost:80 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    assert written.startswith("HTTP/1.1 400 ")
+    assert closed
+
+
 def test_a_client_that_waits_to_go_on_is_told_to_once_its_body_is_wanted():
     head, body = asked("/b", "PUT", "content-length: 3", "expect: 100-continue"), b"abc"
     assert answered(head)[0] == "HTTP/1.1 100 Continue\r\n\r\n"

@@ -133,8 +133,8 @@ class HttpConnection(asyncio.Protocol):
                 self._looks = 0
             self._head += len(data)
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
+            while data:
+                data = self._feed(data)
             if self._upgrades:
                 self._become_websocket()
                 return
@@ -148,6 +148,29 @@ class HttpConnection(asyncio.Protocol):
             expected.go_on(self.shared.edge)
         if self._head > HEAD and not self.transport.is_closing():
             self._refuse(TOO_LONG)
+
+    def _feed(self, data: bytes) -> bytes:
+        """Parse bytes; return those that are to be parsed next. HttpParserError.
+
+        A request for another protocol than WebSocket, as Java's client makes them, is parsed again
+        as one for none: a server may ignore what it is asked there (RFC 9110, 7.8).
+        """
+        parser = self._parser
+        try:
+            parser.feed_data(data)
+        except httptools.HttpParserUpgrade as error:
+            if self._wants_websocket():
+                self._upgrades = True
+                return b""
+            if parser.get_method() == b"CONNECT":
+                raise httptools.HttpParserInvalidMethodError from error
+            self._parser, self._in_body = httptools.HttpRequestParser(self), False
+            version = parser.get_http_version().encode()
+            head = b"%b %b HTTP/%b\r\n" % (parser.get_method(), self._url, version)
+            kept = [each for each in self._headers if each[0] != b"upgrade"]
+            fields = b"".join(b"%b: %b\r\n" % each for each in kept)
+            return head + fields + b"\r\n" + data[error.args[0] :]
+        return b""
 
     def _refuse(self, answer: bytes) -> None:
         self.transport.write(answer)
@@ -186,8 +209,7 @@ class HttpConnection(asyncio.Protocol):
         )
         parser = self._parser
         version = parser.get_http_version()
-        if parser.should_upgrade() and self._wants_websocket():
-            self._upgrades = True
+        if parser.should_upgrade():
             return
         url = httptools.parse_url(self._url)
         path = url.path.decode("ascii")
@@ -247,7 +269,7 @@ class HttpConnection(asyncio.Protocol):
         """Answer a small request that has come whole."""
         self._in_body, self._head = False, 0
         exchange = self._last
-        if exchange is None or exchange.complete or self._upgrades:
+        if exchange is None or exchange.complete or self._parser.should_upgrade():
             return
         exchange.more_body, exchange.unread = False, True
         exchange.wake()
