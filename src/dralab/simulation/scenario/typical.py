@@ -20,9 +20,8 @@ SOURCES: Final[Mapping[str, str]] = {
     "philly": "https://github.com/msr-fiddle/philly-traces",
     "openb": "https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2023",
     "azure": "https://github.com/Azure/AzurePublicDataset",
-    "deepseek": "https://aiposthub.cc/5152",
+    "deepseek": "https://github.com/deepseek-ai/open-infra-index",
     "sglang": "https://lmsys.org/blog/2025-05-05-large-scale-ep/",
-    "cold-start": "https://study.piphipsi.com/phases/17-infrastructure-and-production/10-cold-start-mitigation/",
     "jobset": "https://github.com/kubernetes-sigs/jobset/blob/release-0.5/examples/simple/max-restarts.yaml",
     "superpod": "https://docs.nvidia.com/dgx-superpod/",
 }
@@ -211,7 +210,7 @@ def _serving(cluster: ClusterNumbers) -> str:
       requests: {busy / gpu_seconds:.1f}
       peak: 1.23  # 278 nodes at the peak, 226.75 on average [deepseek]
       tokens: {{{tokens}}}  # means of AzureLLMInferenceTrace_conv.csv [azure]
-      groups:  # tokens a second of a node [sglang]; start-up of 220 to 510 s [cold-start]
+      groups:  # tokens a second of a node [sglang]; start-up is assumed
 {groups}"""
 
 
