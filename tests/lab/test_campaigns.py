@@ -155,6 +155,15 @@ def test_the_fingerprint_of_a_class_is_that_of_its_code(monkeypatch):
     assert shipped(Fullest).load() is Fullest
 
 
+@pytest.fixture
+def _interruptible():
+    """Hear Ctrl-C, whatever the tests before have done with it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_ctrl_c_keeps_what_is_done(tmp_path):
     def press(done, kept, runs):
         if done == 3:

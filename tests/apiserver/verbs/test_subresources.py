@@ -1,5 +1,7 @@
 """Scale, binding, eviction, tokens, approval, finalizers: the paths below an object."""
 
+from copy import deepcopy
+
 import pytest
 
 from apiserver.verbs.asking import Asked
@@ -20,7 +22,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 
 
 def pod(name="p", labels=None, **spec):
-    return {"metadata": {"name": name, "labels": labels or {}}, "spec": POD_SPEC | spec}
+    return {"metadata": {"name": name, "labels": labels or {}}, "spec": deepcopy(POD_SPEC) | spec}
 
 
 def deployment(replicas=2):
