@@ -5,12 +5,14 @@ Each test runs on an etcd in this process, and in `make conformance` on a real o
 
 import itertools
 import json
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("grpc")
 
 from dralab.api.kinds import Kinds
+from dralab.apiserver.guarded import is_held
 from dralab.apiserver.http.connections import tls
 from dralab.apiserver.storage import (
     Changed,
@@ -635,3 +637,29 @@ def test_writes_are_timed_by_what_they_do(pair):
         f'etcd_requests_total{{group="",operation="{name}",resource="pods"}} 1'
         for name in ("create", "delete", "update")
     ]
+
+
+def test_nobody_waits_for_the_lock_while_etcd_answers_a_later_write(pair, monkeypatch):
+    store, _ = pair
+    view, held = store.view(), []
+    view.create(WEB, value())
+    monkeypatch.setattr(
+        store, "_commits", SimpleNamespace(carry_out=_noting(store, held, store._commits.carry_out))
+    )
+    monkeypatch.setattr(store, "_header", _noting(store, held, store._header))
+    with view.lock, view.batch():
+        assert is_held(store.lock)
+        view.create(DB, value())
+        view.delete(WEB)
+        store.refresh()
+        assert is_held(store.lock)
+    assert held == [False] * 3
+    assert not is_held(store.lock)
+
+
+def _noting(store, held, call):
+    def noted(*arguments):
+        held.append(is_held(store.lock))
+        return call(*arguments)
+
+    return noted

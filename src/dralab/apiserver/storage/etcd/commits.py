@@ -3,7 +3,7 @@
 A transaction costs a write of etcd's log, and a call, however much is in it. Writes are joined if
 none depends on another: what one compares, none of the others writes. If a joined transaction
 is refused, which one was to blame is not known, and each is sent alone. The thread that takes the
-answer of a transaction sends the next one: a writer may wait while it holds the store's lock.
+answer of a transaction sends the next one.
 """
 
 import threading

@@ -127,7 +127,9 @@ class EtcdStore(MemoryStore):
 
         A linearizable read tells etcd's revision, and the watch catches up with that.
         """
-        self._await(self._header(), asking=True)
+        with released(self.lock):
+            revision = self._header()
+        self._await(revision, asking=True)
 
     def view(self) -> EtcdView:
         """Return the store of one request; it writes only if nothing that it read has changed."""
@@ -304,12 +306,16 @@ class EtcdStore(MemoryStore):
         if guards is not None:
             keys, ranges = guards.compared(self.layout, key)
         keys[path] = revision_of(seen)
-        write = Write(path=path, what=what, keys=keys, ranges=ranges, size=size, after=after)
         group, resource = collection(key.resource)
         doing = "delete" if not what.HasField("request_put") else "update" if seen else "create"
         began = now()
         try:
-            self._commits.carry_out(write)
+            # Others go on meanwhile: what was read is compared by etcd, not held still by the lock.
+            with released(self.lock):
+                write = Write(
+                    path=path, what=what, keys=keys, ranges=ranges, size=size, after=after
+                )
+                self._commits.carry_out(write)
             self._calls.since((group, doing, resource), began)
         except EtcdRefused as error:
             if TOO_LARGE in error.details:
