@@ -248,16 +248,19 @@ def test_a_recorder_needs_its_role_and_nothing_more(tmp_path, missing):
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ({"at": "today", "object": worker("a")}, "line 2"),
-        ({"at": rfc3339_micro(0), "of": ["Pod", "", "a"], "patch": {}}, "line 2"),
-        ({"at": rfc3339_micro(0), "listed": True}, "line 2"),
-        ([], "line 2"),
+        ({"at": "today", "object": worker("a")}, 'parsing time "today"'),
+        (
+            {"at": rfc3339_micro(0), "of": ["Pod", "", "a"], "patch": {}},
+            "it patches Pod/a, which does not exist at that time",
+        ),
+        ({"at": rfc3339_micro(0), "listed": True}, "it has no field of"),
+        ([], "a field is of the wrong kind"),
     ],
 )
 def test_a_damaged_line_is_named(tmp_path, line, problem):
     path = tmp_path / "x.dralab"
     path.write_bytes(head(ABOUT) + orjson.dumps(line) + b"\n")
-    with pytest.raises(SnapshotError, match=problem):
+    with pytest.raises(SnapshotError, match=f"x.dralab: line 2: {problem}"):
         list(Recording.open(path))
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from dralab.api.snapshots.kept_fields import kept
-from dralab.api.snapshots.recordings import RecordedName, name_of
+from dralab.api.snapshots.recordings import RecordedName, name_of, problem_of
 from dralab.kernel.times import from_rfc3339
 from dralab.objects.metadata import finalizers_of, is_deleting, metadata_of, spec_of, status_of
 from dralab.runtime.client import Resource
@@ -66,14 +66,14 @@ class AuditLog:
                 event = orjson.loads(line)
                 when = from_rfc3339(event["stageTimestamp"])
             except (KeyError, TypeError, ValueError) as error:
-                raise ValueError(f"line {number}: {error!r}") from error
+                raise ValueError(f"line {number}: {problem_of(error)}") from error
             events.append((when, number, event))
         # A log is written by several threads, and may be one of several servers.
         for when, number, event in sorted(events, key=lambda each: each[:2]):
             try:
                 self._take(when, event)
             except (AttributeError, KeyError, TypeError, ValueError) as error:
-                raise ValueError(f"line {number}: {error!r}") from error
+                raise ValueError(f"line {number}: {problem_of(error)}") from error
 
     def write(self, file: RecordingFile) -> None:
         """Write all changes into a recording; what there was before comes first."""

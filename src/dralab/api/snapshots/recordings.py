@@ -106,9 +106,11 @@ class RecordedState:
         obj: JsonDict | None = found.get("object")
         of = name_of(obj) if obj is not None else RecordedName(*map(str, found["of"]))
         if "patch" in found:
+            if of not in self.objects:
+                raise ValueError(f"it patches {of}, which does not exist at that time")
             patched = merge_patch(self.objects[of], found["patch"])
             if not isinstance(patched, dict) or name_of(patched) != of:
-                raise ValueError(f"the patch of {of} makes another object of it")
+                raise ValueError(f"the patch changes the kind or name of {of}")
             obj = patched
         if obj is None:
             self.objects.pop(of, None)
@@ -126,6 +128,17 @@ def head(metadata: Mapping[str, Any]) -> bytes:
     """Return the first line of a recording."""
     content = {"apiVersion": VERSION, "kind": KIND, "metadata": metadata}
     return orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def problem_of(error: Exception) -> str:
+    """Return what is wrong with a line that raised an error while it was read."""
+    if isinstance(error, KeyError):
+        return f"it has no field {error.args[0]}"
+    if isinstance(error, orjson.JSONDecodeError):
+        return f"it is not JSON: {error.msg}"
+    if isinstance(error, AttributeError | TypeError):
+        return "a field is of the wrong kind"
+    return str(error)
 
 
 def is_recording(content: bytes) -> bool:
@@ -152,7 +165,7 @@ class Recording:
         try:
             self.metadata: Mapping[str, Any] = dict(orjson.loads(first)["metadata"])
         except (KeyError, TypeError, ValueError) as error:
-            raise SnapshotError(f"{self._name}line 1: {error!r}") from error
+            raise SnapshotError(f"{self._name}line 1: {problem_of(error)}") from error
 
     @classmethod
     def open(cls, path: Path) -> "Recording":
@@ -170,7 +183,7 @@ class Recording:
             try:
                 change = self.state.read(line)
             except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-                raise SnapshotError(f"{self._name}line {number}: {error!r}") from error
+                raise SnapshotError(f"{self._name}line {number}: {problem_of(error)}") from error
             self.whole += len(line)
             if self.whole > MOST_BYTES:
                 raise SnapshotError(f"{self._name}is larger than {MOST_BYTES} bytes")
@@ -197,4 +210,5 @@ def _lines(path: Path) -> Iterator[bytes]:
                 while line := file.readline(LONGEST_LINE):
                     yield line
     except (OSError, EOFError) as error:
-        raise SnapshotError(f"{path}: {error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise SnapshotError(f"{path}: cannot be read: {why}") from error
