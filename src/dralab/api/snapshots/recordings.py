@@ -131,7 +131,7 @@ def head(metadata: Mapping[str, Any]) -> bytes:
 
 
 def problem_of(error: Exception) -> str:
-    """Return what is wrong with a line that raised an error while it was read."""
+    """Describe the error of a line that could not be read."""
     if isinstance(error, KeyError):
         return f"it has no field {error.args[0]}"
     if isinstance(error, orjson.JSONDecodeError):
