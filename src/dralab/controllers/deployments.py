@@ -83,12 +83,14 @@ class Deployments:
             self._tell(deployment, None, sets)
             return None
         new = self._current(deployment, sets)
-        if new is None and not deployment["spec"].get("paused"):
+        created = new is None and not deployment["spec"].get("paused")
+        if created:
             new = self._create(deployment, sets)
         old = [item for item in sets if new is None or uid_of(item) != uid_of(new)]
         resized = any(self._is_resized(deployment, item) for item in sets)
         if new is not None:
-            new = self._mark(deployment, new, old)
+            new = self._mark(new, deployment, old)
+            deployment = self._revised(deployment, new, created=created)
         if resized or deployment["spec"].get("paused"):
             self._resize(deployment, new, old)
         elif new is not None and self._strategy(deployment) == "Recreate":
@@ -164,7 +166,7 @@ class Deployments:
             self._event(deployment, created, 0, first)
         return created
 
-    def _mark(self, deployment: JsonDict, new: JsonDict, old: list[JsonDict]) -> JsonDict:
+    def _mark(self, new: JsonDict, deployment: JsonDict, old: list[JsonDict]) -> JsonDict:
         """Keep the annotations that `kubectl rollout` reads: the revision and its cause."""
         latest = _revision(old)
         revision = int(annotations_of(new).get(REVISION) or 0)
@@ -178,13 +180,31 @@ class Deployments:
             annotations[HISTORY] = ",".join([*earlier, before])[-MOST_HISTORY:]
         if any(held.get(name) != value for name, value in annotations.items()):
             new = self._patch_set(new, {"metadata": {"annotations": annotations}})
-        if annotations_of(deployment).get(REVISION) != str(revision):
-            notes = {**annotations_of(deployment), REVISION: str(revision)}
-            metadata = {**deployment["metadata"], "annotations": notes}
-            # With the status: a change of annotations through the main path is a new generation.
-            body = {**deployment, "metadata": metadata}
-            self.deployments.learn(self.client.update(DEPLOYMENTS, body, subresource="status"))
         return new
+
+    def _revised(self, deployment: JsonDict, new: JsonDict, *, created: bool) -> JsonDict:
+        """Return the deployment with the revision of its newest set; report a set just created."""
+        revision = annotations_of(new)[REVISION]
+        if annotations_of(deployment).get(REVISION) == revision:
+            return deployment
+        notes = {**annotations_of(deployment), REVISION: revision}
+        metadata = {**deployment["metadata"], "annotations": notes}
+        body = {**deployment, "metadata": metadata}
+        if created:
+            name = new["metadata"]["name"]
+            condition = {
+                "type": "Progressing",
+                "status": "True",
+                "reason": "NewReplicaSetCreated",
+                "message": f'Created new replica set "{name}"',
+            }
+            held = [dict(item) for item in conditions_of(deployment)]
+            conditions = with_update_time(held, condition, self.manager.now())
+            body["status"] = {**status_of(deployment), "conditions": conditions}
+        # With the status: a change of annotations through the main path is a new generation.
+        updated = self.client.update(DEPLOYMENTS, body, subresource="status")
+        self.deployments.learn(updated)
+        return updated
 
     def _patch_set(self, replica_set: JsonDict, patch: JsonDict) -> JsonDict:
         key = key_of(replica_set)
@@ -385,8 +405,6 @@ class Deployments:
             message = f'ReplicaSet "{name}" is progressing.'
         before = status_of(deployment)
         held: int = (before.get("updatedReplicas") or 0) + (before.get("availableReplicas") or 0)
-        if not complete and moved <= held and f'"{name}"' not in known.get("message", ""):
-            reason, message = "NewReplicaSetCreated", f'Created new replica set "{name}"'
         deadline = deployment["spec"].get("progressDeadlineSeconds")
         since = known.get("lastUpdateTime")
         stuck = (
