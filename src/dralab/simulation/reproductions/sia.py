@@ -178,8 +178,8 @@ They run 1.2 to 1.8 times slower than measured, as the authors calibrated them.
 
 **Gavel** is deterministic. On the ten workloads from Helios (`saturn`), each of the 1,600 trainings
 ends in the same second as in a run of the authors' simulator, after as many restarts: the mean is
-the 2.548 h of their README to the last digit. The shares of trainings that are alike are equal
-there, because its solver (ECOS) goes through the interior; here they are made equal.
+the 2.548 h of their README to the last digit. The linear program is solved as there (ECOS), by a
+method that goes through the interior, so trainings that are alike have equal shares.
 
 **Sia** depends on its solver: powers are rounded to two digits, so that many choices are equally
 good, and CBC there and CP-SAT here take different ones. The mean is compared with table 3 of the

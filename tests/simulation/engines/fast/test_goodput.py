@@ -10,7 +10,6 @@ from dralab.simulation.engines.fast.goodput import (
     measurements,
 )
 from dralab.simulation.engines.fast.goodput_shares import least_cost
-from dralab.simulation.engines.fast.throughput_shares import most_throughput
 from dralab.simulation.workloads.training_profiles import StepTime
 
 # Half a second and 1 ms a sample; between nodes 0.2 s, and 0.02 s for each further GPU.
@@ -64,21 +63,6 @@ def test_with_noise_each_sample_counts_and_batches_grow():
     # One GPU computes 800 samples in four parts; eight hold 100 each.
     assert (best.local * best.parts * [1, 8]).tolist() == [800, 800]
     assert best.values[1] > best.values[0]
-
-
-def test_shares_of_most_throughput_by_hand():
-    pytest.importorskip("scipy", reason="the linear program needs SciPy")
-    # Two alike gain most from the one fast GPU, and share it; the third keeps the slow one.
-    speeds = np.array([[4.0, 1.0], [4.0, 1.0], [3.0, 2.0]])
-    shares = most_throughput(speeds, [1, 1, 1], [1, 1])
-    assert shares.tolist() == [[0.5, 0.0], [0.5, 0.0], [0.0, 1.0]]
-
-
-def test_a_wide_job_takes_more_of_a_type():
-    pytest.importorskip("scipy", reason="the linear program needs SciPy")
-    shares = most_throughput(np.array([[3.0], [2.0]]), [4, 1], [4])
-    # For the wide one a GPU gives 0.75, for the other one 2.
-    assert shares.tolist() == [[0.75], [1.0]]
 
 
 @pytest.mark.parametrize(

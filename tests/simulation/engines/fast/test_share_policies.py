@@ -194,3 +194,17 @@ def test_the_least_gain_is_that_of_a_simplex_method(seed):
     assert (gains * found).sum(axis=1).min() == pytest.approx(least.solution_value(), rel=1e-6)
     assert (found.sum(axis=1) <= 1 + 1e-6).all()
     assert (widths @ found <= capacity + 1e-6).all()
+
+
+def test_shares_of_most_throughput_by_hand():
+    # Two alike gain most from the one fast GPU, and share it; the third keeps the slow one.
+    speeds = np.array([[4.0, 1.0], [4.0, 1.0], [3.0, 2.0]])
+    shares = time_division.most_throughput(speeds, np.ones(2), np.ones(3))
+    assert shares == pytest.approx(np.array([[0.5, 0.0], [0.5, 0.0], [0.0, 1.0]]), abs=1e-6)
+
+
+def test_a_wide_job_takes_more_of_a_type():
+    speeds = np.array([[3.0], [2.0]])
+    shares = time_division.most_throughput(speeds, np.array([4.0]), np.array([4.0, 1.0]))
+    # For the wide one a GPU gives 0.75, for the other one 2.
+    assert shares == pytest.approx(np.array([[0.75], [1.0]]), abs=1e-6)

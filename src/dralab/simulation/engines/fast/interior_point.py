@@ -1,4 +1,4 @@
-"""Small cone programs about many jobs: minimise t, the variable that all jobs have in common.
+"""Small cone programs about many jobs: minimise t, which they have in common, or their own costs.
 
 The variables of a job only meet those of others in the rows of `coupling`: so a step costs as much
 as there are jobs. Source of the method: Domahidi, Chu, Boyd, "ECOS: An SOCP Solver for Embedded
@@ -30,7 +30,7 @@ WIDE: Final = 3  # a curved cone: the first is at least the length of the other 
 
 
 class ConeProgram:
-    """Minimise `weight` * t such that `free` - G x is in the cone.
+    """Minimise `weight` * t, and `costs` of the variables, such that `free` - G x is in the cone.
 
     G has, for each job: `rows` of its own variables (form, job, variable), with `of_t` (form, job);
     and with `curved`, three rows of its variables whose slack is in a cone of Lorentz. `coupling`
@@ -46,7 +46,8 @@ class ConeProgram:
         free: Floats,
         coupling: Floats,
         capacity: Floats,
-        weight: float,
+        weight: float = 0.0,
+        costs: Floats | None = None,
         curved: Floats | None = None,
         curve: Floats | None = None,
     ) -> None:
@@ -57,8 +58,8 @@ class ConeProgram:
         none = np.zeros((0, WIDE))
         curves = none if curve is None else np.tile(curve, (self.cones, 1))
         self.free = np.concatenate([free.ravel(), capacity, curves.ravel()])
-        self.cost = np.zeros(self.jobs * self.own + 1)
-        self.cost[-1] = weight
+        own = np.zeros(self.jobs * self.own) if costs is None else costs.ravel()
+        self.cost = np.append(own, weight)
         self._plain = len(coupling)
         self.linear = self.forms * self.jobs + len(capacity)
         self._columns = self._balance()

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dralab.kernel.extras import require
-from dralab.simulation.engines.fast.goodput import Floats
 from dralab.simulation.engines.fast.rounds import GpuSlice, Grant, JobProgress
+from dralab.simulation.engines.fast.time_division import most_throughput
 from dralab.simulation.engines.fast.training import Training, TrainingRun, Trainings, runs_of
 
 # What a job counts for where there are too few GPUs for it.
@@ -55,9 +54,10 @@ class ThroughputShares:
     def grants(self, run: Trainings) -> list[Grant[Training]]:
         """Return who runs in the round that begins, and on which nodes."""
         jobs, models = runs_of(run), list(self.of_a_node)
-        capacity = [run.capacity[model] for model in models]
+        capacity = np.array([float(run.capacity[model]) for model in models])
         speeds = np.array([[self._speed(job, model, run) for model in models] for job in jobs])
-        shares = most_throughput(speeds, [job.job.gpus for job in jobs], capacity)
+        widths = np.array([float(job.job.gpus) for job in jobs])
+        shares = most_throughput(speeds, capacity, widths).round(5)
         entries = [
             self._entry(job, model, float(shares[row, column]))
             for column, model in enumerate(models)
@@ -113,29 +113,3 @@ class ThroughputShares:
         if stays:
             taken.update(gpus)
         return stays
-
-
-def most_throughput(speeds: Floats, widths: Sequence[int], capacity: Sequence[int]) -> Floats:
-    """Return the share of each job on each type with which all make the most steps per second.
-
-    Jobs that are alike have the same share, as the solver of the authors finds it. The other
-    choices among solutions that are as good do not matter.
-    """
-    require("training", "the policy of most throughput")
-    from scipy.optimize import linprog
-
-    keys = np.column_stack([speeds, widths])
-    alike, kind, number = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
-    kinds, models = len(alike), len(capacity)
-    each_once = np.kron(np.eye(kinds), np.ones(models))
-    each_type = np.hstack([np.eye(models) * width for width in alike[:, -1]])
-    solved = linprog(
-        -alike[:, :-1].ravel(),
-        A_ub=np.vstack([each_once, each_type]),
-        b_ub=np.concatenate([number, capacity]),
-        bounds=(0, None),
-        method="highs",
-    )
-    shares = solved.x.reshape(kinds, models) / number[:, None]
-    found: Floats = shares.round(5).clip(0.0, 1.0)[kind.ravel()]
-    return found

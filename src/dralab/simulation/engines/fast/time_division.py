@@ -14,7 +14,8 @@ def _program(
     capacity: Floats,
     widths: Floats,
     *,
-    weight: float,
+    weight: float = 0.0,
+    costs: Floats | None = None,
     rule: tuple[Floats, Floats, Floats],
     bent: bool = False,
 ) -> Floats:
@@ -42,6 +43,7 @@ def _program(
         coupling=np.tile(widths, (models, 1)),
         capacity=capacity,
         weight=weight,
+        costs=costs,
         curved=curved,
         curve=curve,
     ).solve()
@@ -62,7 +64,7 @@ def max_min(gains: Floats, capacity: Floats, widths: Floats) -> Floats:
 def at_least(gains: Floats, needs: Floats, capacity: Floats, widths: Floats) -> Floats:
     """Return shares that give each job the gain that it needs."""
     rule = (-gains, np.zeros(len(widths)), -needs)
-    return _program(gains, capacity, widths, weight=0.0, rule=rule)
+    return _program(gains, capacity, widths, rule=rule)
 
 
 def fairest_finish(
@@ -73,3 +75,15 @@ def fairest_finish(
     row[:, -1] = slope
     rule = (row, np.full(len(widths), -1.0), -offset)
     return _program(gains, capacity, widths, weight=1.0, rule=rule, bent=True)
+
+
+def most_throughput(speeds: Floats, capacity: Floats, widths: Floats) -> Floats:
+    """Return the shares with which all jobs together make the most steps per second.
+
+    >>> speeds = np.array([[4.0, 1.0], [2.0, 1.0]])
+    >>> most_throughput(speeds, np.ones(2), np.ones(2)).round(3).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    nothing = np.zeros(len(widths))
+    rule = (np.zeros_like(speeds), nothing, nothing + 1.0)
+    return _program(speeds, capacity, widths, costs=-speeds / speeds.max(), rule=rule)
