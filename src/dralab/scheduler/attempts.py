@@ -174,6 +174,7 @@ class Attempts:
     def _refuse(self, item: QueuedPod, refusal: Refusal, *, nominated: str | None = None) -> None:
         """Put a pod back as refused; without a nominated node (None), preemption may be tried."""
         message = self.host.explain(refusal)
+        item.causes = refusal.causes
         self.queue.add_unschedulable(item, refusal.lifted_by, refusal.kind)
         pod = item.pod
         if nominated is None:

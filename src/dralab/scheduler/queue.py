@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from dralab.kernel.clock import SECOND
 from dralab.scheduling.pods import PodInfo
-from dralab.scheduling.reasons import ClusterChange
+from dralab.scheduling.reasons import ClusterChange, Reason
 
 FIRST_BACKOFF: Final = 1 * SECOND
 LONGEST_BACKOFF: Final = 10 * SECOND
@@ -40,6 +40,8 @@ class QueuedPod:
     # When a place was found for it.
     decided_at: int = 0
     kind: Hashable = None
+    # Why it was refused last.
+    causes: tuple[Reason, ...] = ()
     # Where a policy of a simulation wants it; None: by its priority.
     wish: tuple[float, ...] | None = None
     # Whether those of its kind wait for the outcome of its next try.

@@ -35,13 +35,14 @@ class RefusalRule:
 
     `sentence` is kube-scheduler's, with the fields of a reason by position. `lifted_by` are the
     changes after which the pod may be tried again; what happens to its own claims and its group
-    reaches a pod by name.
+    reaches a pod by name. `title` is said of many pods together where the sentence names one.
     """
 
     plugin: str
     code: str
     sentence: str
     lifted_by: ClusterChange = ClusterChange.NOTHING
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,11 @@ class Reason:
 
     def __str__(self) -> str:
         return self.rule.sentence.format(*self.fields)
+
+    @property
+    def title(self) -> str:
+        """The text under which pods that are refused likewise are counted."""
+        return self.rule.title or str(self)
 
     @property
     def code(self) -> str:
@@ -151,7 +157,10 @@ POD_BUDGET: Final = _devices(
 GATED: Final = RefusalRule(
     "SchedulingGates", "DRA065", "Scheduling is blocked due to non-empty scheduling gates"
 )
-CLAIM_NOT_CREATED: Final = _devices("DRA066", 'pod "{0}": ResourceClaim not created yet')
+CLAIM_NOT_CREATED: Final = _devices(
+    "DRA066", 'pod "{0}": ResourceClaim not created yet', title="ResourceClaim not created yet"
+)
+NO_NODES: Final = RefusalRule("", "", "no nodes available to schedule pods")
 CLAIM_NOT_FOUND: Final = _devices("DRA001", 'resourceclaim.resource.k8s.io "{0}" not found')
 TEMPLATE_NOT_FOUND: Final = _devices("DRA001", 'resourceclaimtemplate "{0}" not found')
 QUOTA_EXCEEDED: Final = RefusalRule(
@@ -197,7 +206,9 @@ GROUP_PRIORITY: Final = _gang(
     "all pods in a single pod group should have the same priority as the pod group's priority, got "
     "{0} and {1}",
 )  # fmt: skip
-GANG_INCOMPLETE: Final = _gang("waiting for {0} pods of gang {1}: {2} exist")
+GANG_INCOMPLETE: Final = _gang(
+    "waiting for {0} pods of gang {1}: {2} exist", title="the gang is not complete"
+)
 COMPOSITE_INCOMPLETE: Final = _gang(
     "waiting for the pods of {0} groups of composite pod group {1}: those of {2} exist"
 )
@@ -211,7 +222,7 @@ GROUP_STARTED: Final = _gang(
 )
 NO_DOMAIN: Final = RefusalRule(
     "TopologyPlacementGenerator", "DRA075", "group {0} needs {1} pods in one {2}; {3} has room for "
-    "{4}", ClusterChange.ANY,
+    "{4}", ClusterChange.ANY, "no domain has room for the gang",
 )  # fmt: skip
 NO_DOMAIN_LABEL: Final = RefusalRule(
     "TopologyPlacementGenerator", "DRA075", "no usable node has label {0}, of which group {1} "

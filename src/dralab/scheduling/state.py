@@ -18,7 +18,7 @@ from dralab.scheduling.devices import ClusterDevices
 from dralab.scheduling.node_rules import NodeRules
 from dralab.scheduling.nodes import REMEMBERED, NodeTable
 from dralab.scheduling.pods import PodInfo
-from dralab.scheduling.reasons import ClusterChange, Reason, lifted_by, unavailable
+from dralab.scheduling.reasons import NO_NODES, ClusterChange, Reason, lifted_by, unavailable
 from dralab.scheduling.scores import KUBERNETES, KeptScores, NodeChoice
 from dralab.scheduling.volumes import VolumePlan, Volumes
 
@@ -77,10 +77,19 @@ class Refusal:
         if self.blocked:
             return f"0/{self.nodes} nodes are available: {self.blocked}."
         if not self.nodes:
-            return "no nodes available to schedule pods"
+            return str(Reason(NO_NODES))
         if self.fatal:
             return f"0/{self.nodes} nodes are available: {self.fatal}."
         return unavailable(self.nodes, self.reasons.items())
+
+    @property
+    def causes(self) -> tuple[Reason, ...]:
+        """The reasons that the sentence names."""
+        if self.blocked:
+            return (self.blocked,)
+        if not self.nodes:
+            return (Reason(NO_NODES),)
+        return (self.fatal,) if self.fatal else tuple(self.reasons)
 
     @property
     def least_short(self) -> tuple[str, tuple[InsufficientResource, ...]]:

@@ -77,6 +77,24 @@ def test_too_many_evictions_of_one_instant_are_an_error(tmp_path, monkeypatch):
         begin(loaded).go()
 
 
+@pytest.mark.parametrize("scheduler", [OWN, FAST])
+def test_refusals_are_counted_by_reasons_without_the_names_of_gangs(tmp_path, scheduler):
+    members = "".join(
+        pod(f"{name}-{number}", arrives=f"{number}s", cpu="1").replace(
+            "{app: ", f"{{pod-group.scheduling.sigs.k8s.io: {name}, app: "
+        )
+        for name in "gh"
+        for number in range(2)
+    )
+    loaded = load(
+        tmp_path,
+        "fleet: {nodes: [{name: n, cpu: 4}]}\nworkload: {manifests: pods.yaml}\n"
+        f"scheduler: {scheduler}\n",
+        members + pod("big", arrives="5s", cpu="9"),
+    )
+    assert begin(loaded).go().refusals == {"the gang is not complete": 2, "Insufficient cpu": 1}
+
+
 # With quotas, pods that come again or wait for five minutes, evictions that once never ended.
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", [4, 14, 26, 50, 67, 70, 81, 96, 188])

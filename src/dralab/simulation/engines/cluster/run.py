@@ -84,6 +84,8 @@ class ClusterRun:
         how = scenario.conditions
         # During the run, one sentence about each waiting pod; at the end, everything.
         self.cluster = SimulatedCluster(seed=scenario.seed, brief=True)
+        assert self.cluster.scheduler is not None  # noqa: S101 - it is not left out
+        self.scheduler = self.cluster.scheduler
         self.work = scenario.pods()
         nodes = scenario.fleet.as_nodes()
         self.capacity, self.types = capacity_of(nodes)
@@ -155,9 +157,7 @@ class ClusterRun:
 
     def _obey(self, policy: UserPolicy) -> None:
         """Let a user's policy decide in the scheduler."""
-        scheduler = self.cluster.scheduler
-        if scheduler is None:
-            return
+        scheduler = self.scheduler
         choice = OwnChoice(
             policy,
             scheduler.state.table,
@@ -276,9 +276,6 @@ class ClusterRun:
 
     def _explain(self) -> None:
         """Record why each waiting pod waits, in detail."""
-        scheduler = self.cluster.scheduler
-        if scheduler is None:
-            return
         waiting = [
             task
             for task in self.tasks.records
@@ -287,7 +284,7 @@ class ClusterRun:
         for task in waiting[:MOST_EXPLAINED]:
             pod = self.cluster.client.get(PODS, task.name, task.pod.namespace)
             if not pod["spec"].get("schedulingGates") and not pod["spec"].get("schedulingGroup"):
-                task.reason = scheduler.why_not(pod) or task.reason
+                task.reason = self.scheduler.why_not(pod) or task.reason
 
     def _at_rest(self, when: int) -> bool:
         """Return whether nothing of interest can happen any more."""
@@ -376,7 +373,8 @@ class ClusterRun:
         except ApiError as error:
             if error.reason != "Forbidden":
                 raise self._wrong(f"Pod {task.pod.key}", error) from None
-            self.tasks.refused(task, error.message)
+            general = ApiError.forbidden(PODS.plural, task.name, "").message
+            self.tasks.refused(task, error.message, [error.message.removeprefix(general)])
             self._refused.append(task)
             return
         if queued:
@@ -446,7 +444,9 @@ class ClusterRun:
         if not node:
             told = condition_of(pod, "PodScheduled") or {}
             if told.get("reason") == "Unschedulable" and told.get("message"):
-                self.tasks.refused(task, str(told["message"]))
+                item = self.scheduler.queue.get(task.uid)
+                causes = () if item is None else item.causes
+                self.tasks.refused(task, str(told["message"]), (cause.title for cause in causes))
         if is_finished(pod):
             self._finished(task, failed=status["phase"] == "Failed", why=status.get("reason") or "")
 

@@ -1,10 +1,8 @@
 """The record of every pod: updated during the run, and converted to results at the end."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from dralab.scheduling.shares import Shares
 from dralab.simulation.engines.fragmentation import FragmentationLedger, NodeRoom
@@ -13,16 +11,6 @@ from dralab.simulation.lifecycle.model import LifeCycle, Pod
 from dralab.simulation.lifecycle.tasks import TaskRecord
 from dralab.simulation.results.result import SampleColumns, StateSample, Task
 from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
-
-# As kube-scheduler and ours say it: how many nodes lack what, then what preemption could do.
-REASONS: Final = re.compile(r"^\d+/\d+ nodes are available: (.*?)(?:\.(?:\s|$)|$)")
-COUNT: Final = re.compile(r"^\d+ ")
-# The name of the sender is not part of the reason.
-WHOSE: Final = re.compile(r'^pods? "[^"]*"(?: is forbidden)?: ')
-OF_GROUPS: Final = (
-    (re.compile(r"^waiting for \d+ pods of gang "), "the gang is not complete"),
-    (re.compile(r"^group \S+ needs \d+ pods in one "), "no domain has room for the gang"),
-)
 
 
 @dataclass(slots=True)
@@ -101,11 +89,11 @@ class ClusterTasks:
         task.evictions += 1
         self.evicted += 1
 
-    def refused(self, task: ClusterTask, message: str) -> None:
-        """Record that a pod cannot be placed, and why."""
+    def refused(self, task: ClusterTask, message: str, titles: Iterable[str]) -> None:
+        """Record that a pod cannot be placed, and why; refusals are counted by their titles."""
         if task.reason != message:
             task.reason = message
-            self.refusals.update(dict.fromkeys(reasons(message), 1))
+            self.refusals.update(dict.fromkeys(titles, 1))
 
     def sample(self, now: int) -> None:
         """Take a sample of the present state."""
@@ -185,25 +173,6 @@ class GpuUsage:
         self._room.take(number, request.cpu, shares, sign)
         if taken:
             self.types[node.model] += sign * request.demand
-
-
-def reasons(message: str) -> Iterator[str]:
-    """Yield the reasons in an unschedulable pod's message, without numbers and names.
-
-    >>> list(reasons("0/3 nodes are available: 2 Insufficient cpu, 1 Too many pods. Details"))
-    ['Insufficient cpu', 'Too many pods']
-    >>> list(reasons('0/3 nodes are available: pod "default/p": ResourceClaim not created yet.'))
-    ['ResourceClaim not created yet']
-    >>> list(reasons("group train-1 needs 4 pods in one rack; n-9 has room for 2"))
-    ['no domain has room for the gang']
-    """
-    match = REASONS.match(message)
-    if match is None:
-        found = WHOSE.sub("", message)
-        yield next((told for pattern, told in OF_GROUPS if pattern.match(found)), found)
-        return
-    for part in match[1].split(", "):
-        yield WHOSE.sub("", COUNT.sub("", part))
 
 
 def lanes_of(devices: Mapping[str, Sequence[str]]) -> list[str]:

@@ -389,7 +389,8 @@ class FastSimulation:
         """Record why a pod waits."""
         del nominated
         if not soon:
-            self.tasks.refused(self.tasks.by_uid[item.pod.uid], message)
+            task = self.tasks.by_uid[item.pod.uid]
+            self.tasks.refused(task, message, (cause.title for cause in item.causes))
 
     def note_group(self, group: JsonDict, message: str | None) -> None:
         """Do nothing: results are those of pods."""

@@ -72,11 +72,11 @@ class TickSimulation(FastSimulation):
 
     def _delete(self, uid: str) -> None:
         task, placement = self.tasks.by_uid.get(uid), self._placed.get(uid)
-        if task is None or placement is None or task.reason == DELETED:
+        if task is None or placement is None or task.gone:
             return
         self.agenda.cancel(task.next)
         task.next, task.ended = None, self.events.now()
-        task.state, task.reason = "Failed", DELETED
+        task.state, task.reason, task.gone = "Failed", DELETED, True
         task.evictions += 1
         self.lives.evictions += 1
         self._placed[uid] = self._marked(placement)
@@ -88,7 +88,7 @@ class TickSimulation(FastSimulation):
 
     def comes_again(self, task: ClusterTask) -> bool:
         """Whether a failed pod is submitted again: not if it was deleted."""
-        return task.reason != DELETED
+        return not task.gone
 
     # --- metrics
 
@@ -149,7 +149,7 @@ class TickRun(FastRun):
             "seconds": self._clock - self._start,
             "pods": sum(task.created is not None for task in records),
             "succeeded": sum(task.state == "Succeeded" for task in records),
-            "deleted": sum(task.reason == DELETED for task in records),
+            "deleted": sum(task.gone for task in records),
             "over_capacity": 0,
             "pending": self.tasks.waiting,
         }
@@ -198,7 +198,7 @@ class TickRun(FastRun):
             "Node": task.node,
             "ExecutedSeconds": min(elapsed, phases.total(lengths)) if lengths else elapsed,
             "Priority": pod.priority,
-            "Status": DELETED if task.reason == DELETED else "Ok",
+            "Status": DELETED if task.gone else "Ok",
         }
 
 
