@@ -15,7 +15,9 @@ from pathlib import Path
 import releases
 
 TOOLS = Path(__file__).parent
-GENERATORS = ("kinds", "schemas", "gates", "declared", "messages", "internal_types", "bootstrap")
+GENERATORS = (
+    "kinds", "schemas", "gates", "declared", "messages", "internal_types", "bootstrap", "go_random",
+)  # fmt: skip
 
 
 def main(wanted: list[str]) -> int:

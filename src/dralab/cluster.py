@@ -8,7 +8,7 @@ True
 import ipaddress
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, Self, cast
@@ -38,6 +38,7 @@ from dralab.kernel.randomness import Randomness
 from dralab.runtime.cluster_clock import ClusterClock
 from dralab.runtime.local import LocalClient
 from dralab.runtime.new_kubeconfig import kubeconfig, write_privately
+from dralab.values.records import dataclass
 
 if TYPE_CHECKING:
     from dralab.apiserver.access.admission.selection import AdmissionSettings

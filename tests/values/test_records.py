@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import inspect
 import pickle
 from dataclasses import FrozenInstanceError, field, fields, replace
 
@@ -98,6 +99,17 @@ def facts(case):
 def test_a_late_dataclass_is_like_a_standard_one(case):
     ours, standard = map(facts, case)
     assert ours == standard
+
+
+def test_the_arguments_of_a_class_without_instances_are_known():
+    for ours, standard in zip(
+        classes(records.dataclass), classes(dataclasses.dataclass), strict=True
+    ):
+        taken, expected = (
+            [(each.name, each.kind) for each in inspect.signature(cls).parameters.values()]
+            for cls in (ours[0], standard[0])
+        )
+        assert taken == expected
 
 
 @records.dataclass(frozen=True, slots=True)

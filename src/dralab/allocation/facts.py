@@ -1,11 +1,11 @@
 """The facts that explain a "no"; other modules turn them into sentences."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from dralab.allocation.problem import Attribute, DeviceId
 from dralab.objects.device_taints import DeviceTaint
 from dralab.values.quantity import Number
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

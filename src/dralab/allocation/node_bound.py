@@ -6,7 +6,6 @@ shape. So no plan is cheaper, whatever the scheduler does.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from dralab.allocation.policy.ranking import NodeState
 from dralab.allocation.serving_bound import Supply
 from dralab.kernel.extras import require
 from dralab.values.json_types import JsonObject
+from dralab.values.records import dataclass
 
 EFFORT: Final = 10.0
 # Prices are counted in hundredths, rounded down.

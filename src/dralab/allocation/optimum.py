@@ -8,7 +8,6 @@ results are reproducible.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from dralab.allocation.search.counter_groups import Vector
 from dralab.allocation.search.reduction import solve
 from dralab.kernel.extras import require
 from dralab.values.json_types import JsonObject
+from dralab.values.records import dataclass
 
 EFFORT: Final = 20.0
 

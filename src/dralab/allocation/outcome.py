@@ -1,13 +1,13 @@
 """The outcomes of an allocation: devices, a "no" with its facts, or "unknown within the budget"."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from dralab.allocation.facts import Fact
 from dralab.allocation.problem import DeviceId
 from dralab.objects.device_taints import DeviceToleration
 from dralab.values.quantity import Number
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,10 @@ A card is a connected component: devices that draw, directly or through others, 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from dralab.allocation.problem import Device, Slice
 from dralab.values.quantity import Number
+from dralab.values.records import dataclass
 
 Counter = tuple[str, str]
 

@@ -5,13 +5,14 @@ behaviour of Kubernetes 1.36 and 1.37.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain, repeat
 from typing import Literal, NamedTuple
 
 from dralab.allocation.facts import PoolUnusable
 from dralab.allocation.problem import AllocationFeatures, Device, DeviceId, Node, Slice
 from dralab.values.quantity import Number
+from dralab.values.records import dataclass
 
 PoolId = tuple[str, str]
 

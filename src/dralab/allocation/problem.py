@@ -8,13 +8,14 @@ Source of the meanings: KEP-4381 and its follow-ups; the field names are those o
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 from dralab.objects.device_taints import DeviceTaint, DeviceToleration
 from dralab.values import labels
 from dralab.values.quantity import Number
+from dralab.values.records import dataclass
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 

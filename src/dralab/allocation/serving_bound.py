@@ -10,7 +10,7 @@ wrong.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from dralab.allocation.fleet import Fleet
@@ -21,6 +21,7 @@ from dralab.allocation.search.backtracking import BudgetError, Effort
 from dralab.allocation.search.counter_groups import Vector
 from dralab.kernel.extras import require
 from dralab.values.json_types import JsonObject
+from dralab.values.records import dataclass
 
 EFFORT: Final = 10.0
 

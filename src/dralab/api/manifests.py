@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from dralab.api.yaml_documents import MAX_DEPTH, YamlError, documents
 from dralab.files.reading import read
 from dralab.files.sources import MAX_BYTES, SourceError, SourceFile, files_of
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 UNKNOWN: Final = "unknown field"
 """How the detail of an error begins that is about a field which a kind does not have."""

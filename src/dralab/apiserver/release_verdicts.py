@@ -7,7 +7,6 @@ by default, or those given: what needs a switch in a real cluster is said.
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from dralab.api.gated_fields import gates_at
@@ -23,6 +22,7 @@ from dralab.apiserver.verbs.upkeep.migration import lost_fields
 from dralab.kernel.clock import WallClock
 from dralab.values.api_versions import is_stable
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 Sort = Literal["refused", "dropped", "warned", "unknown"]
 # What a server writes itself, and what is written through its own path.

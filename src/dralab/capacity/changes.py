@@ -6,7 +6,7 @@ there are `UnknownName`: a question about a node that does not exist has no answ
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from dralab.fleet import rendering, shapes
@@ -20,6 +20,7 @@ from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.state import PodPlacement
 from dralab.values import patches
 from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.records import dataclass
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 

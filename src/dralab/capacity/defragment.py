@@ -7,7 +7,6 @@ all pods that may move were packed anew.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 
 from dralab.allocation.serving_bound import most_served
 from dralab.capacity.departures import Departures
@@ -21,6 +20,7 @@ from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.state import PodPlacement, Refusal
 from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.records import dataclass
 
 # For many pods at once, each gets less effort.
 SETS_OF_MANY, TRIES_OF_MANY = 20_000, 300

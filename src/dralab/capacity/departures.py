@@ -5,7 +5,7 @@ with them. The allocator is asked only about sets that free enough by this count
 """
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 from itertools import combinations
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from dralab.capacity.move_costs import MoveCosts
 from dralab.capacity.need import PodToPlace
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.state import PodPlacement
+from dralab.values.records import dataclass
 
 
 class Departure(NamedTuple):

@@ -8,7 +8,7 @@ Source of the two objections: `kubectl drain`, with the names of its options.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from dralab.api.status import ApiError
@@ -26,6 +26,7 @@ from dralab.scheduling.demands import BlockedPod
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
 from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.records import dataclass
 
 POLL: Final = 1.0
 # The controller of budgets follows its pods within seconds: that long a refusal may pass.

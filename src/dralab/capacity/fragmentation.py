@@ -6,7 +6,6 @@ device by itself would do. Weighted with how often each kind occurs this is the 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import orjson
@@ -19,6 +18,7 @@ from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.state import PodPlacement
 from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.records import dataclass
 
 MOST_KINDS: Final = 6
 

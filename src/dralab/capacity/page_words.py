@@ -4,7 +4,7 @@ Pods that ask for the same and are refused for the same reasons are told the sam
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -17,6 +17,7 @@ from dralab.objects.metadata import key_of
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pod_question import PodQuestion
 from dralab.scheduling.state import Refusal
+from dralab.values.records import dataclass
 
 # Questions to the allocator for one explanation: enough for a cause and the cheapest helps.
 QUESTIONS: Final = 2_000

@@ -8,7 +8,6 @@ How far from the cheapest it is at most, `least` tells: a bound by CP-SAT (`allo
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from dralab.allocation.node_bound import NodeOffer, least_price
 from dralab.capacity.changes import AddNodes, RemoveNode
@@ -22,6 +21,7 @@ from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.state import PodPlacement, Refusal
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 # Nodes that a plan has at most.
 MOST_NODES = 2_000

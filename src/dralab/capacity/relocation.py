@@ -5,7 +5,6 @@ are found work in this order.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import Final
 
@@ -20,6 +19,7 @@ from dralab.scheduling.demands import BlockedPod
 from dralab.scheduling.filters import passing
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.state import PodPlacement
+from dralab.values.records import dataclass
 
 # Nodes tried as targets of one pod, and sets of pods that make way for it, in a chain.
 TARGETS: Final = 4

@@ -7,7 +7,6 @@ cordoned that dralab's scheduler, which scores as kube-scheduler does, chooses t
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
 
@@ -17,6 +16,7 @@ from dralab.objects.metadata import controller_of
 from dralab.objects.nodes import is_unschedulable
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.state import PodPlacement
+from dralab.values.records import dataclass
 
 # At most so many nodes are cordoned for one move. If that is not enough, `certain` is false.
 MOST_CORDONS: Final = 20

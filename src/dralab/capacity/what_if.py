@@ -1,7 +1,6 @@
 """The fate of every pod after a change: whether it runs, moves or waits, and why."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from dralab.capacity.changes import SupposedChange
@@ -12,6 +11,7 @@ from dralab.objects.metadata import NamespacedName
 from dralab.scheduling.model import ClusterModel, Decision
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.state import PodPlacement, Refusal
+from dralab.values.records import dataclass
 
 Fate = Literal[
     "starts",

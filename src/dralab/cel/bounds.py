@@ -6,10 +6,10 @@ enough, generated code, which counts no costs, may be run. Expressions that coul
 larger than their input have no bound here.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from dralab.cel.syntax import Call, Comprehension, Expr, ListNode, Literal, MapNode, Select, Struct
+from dralab.values.records import dataclass
 
 # Functions that build nothing larger than their arguments, and look at each part of them once.
 PLAIN: Final = frozenset(

@@ -5,7 +5,7 @@ functions they mean, and lists every problem. Rules and wording: cel-go's checke
 """
 
 from collections import ChainMap
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dralab.cel import regex
 from dralab.cel.deep_recursion import Step, run
@@ -44,6 +44,7 @@ from dralab.cel.types import (
 )
 from dralab.cel.unification import Bindings, assignable, more_general, substituted
 from dralab.cel.values import TypeValue, Uint
+from dralab.values.records import dataclass
 
 LITERAL_TYPES = {
     bool: BOOL, int: INT, Uint: UINT, float: DOUBLE, str: STRING, bytes: BYTES,

@@ -5,13 +5,13 @@ cost, and what upstream recorded (largest and actual cost per state of the list 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dralab.cel.device import CelFeatures, device_value
 from dralab.cel.errors import CelError, CompileError, CostExceededError
 from dralab.cel.program import CompiledSelector, compile_selector
 from dralab.cel.values import Map
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ a comparison of one path with literals has no comparison: it can still be evalua
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.cel.environment import Environment
@@ -13,6 +12,7 @@ from dralab.cel.errors import CompileError
 from dralab.cel.lexer import LexicalError, LexicalToken, tokens
 from dralab.cel.parser import parse
 from dralab.cel.syntax import Call, Expr, Ident, ListNode, Literal, Select
+from dralab.values.records import dataclass
 
 Path = tuple[str, ...]
 FLIPPED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}

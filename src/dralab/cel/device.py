@@ -4,7 +4,6 @@ Source: k8s.io/dynamic-resource-allocation `cel`, and the limits of resource.k8s
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal
 
@@ -16,6 +15,7 @@ from dralab.cel.library import kubernetes, overloads
 from dralab.cel.types import CelType, map_of
 from dralab.cel.values import EMPTY_MAP, INT_MAX, INT_MIN, DefaultMap, Map, Quantity
 from dralab.values.quantity import QuantityError, int64_scale, parse_any
+from dralab.values.records import dataclass
 from dralab.values.version import Version
 
 MAX_COST: Final = 1_000_000

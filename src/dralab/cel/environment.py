@@ -6,12 +6,13 @@ for the estimate of costs.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Final
 
 from dralab.cel import types
 from dralab.cel.types import CelType, Overload, type_of
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@
 Class and wording follow what cel-go and the API server report, since clients look for it.
 """
 
-from dataclasses import dataclass
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ variables. Source of the numbers: cel-go's estimator and the API server's one fo
 Which calls have which price is in `estimated_costs`; here is the walk that brings sizes to them.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dralab.cel.deep_recursion import Step, run
 from dralab.cel.environment import Environment
@@ -24,6 +24,7 @@ from dralab.cel.syntax import (
     Select,
 )
 from dralab.cel.types import SCALARS, CelType, is_optional
+from dralab.values.records import dataclass
 
 Path = tuple[str, ...]
 

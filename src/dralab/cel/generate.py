@@ -12,7 +12,7 @@ deep becomes its own function, with the variables in scope as its arguments.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from dralab.cel.deep_recursion import Step, run
@@ -31,6 +31,7 @@ from dralab.cel.syntax import (
     MapNode,
     Select,
 )
+from dralab.values.records import dataclass
 
 MAX_BRACKETS: Final = 20
 MAX_BLOCKS: Final = 8

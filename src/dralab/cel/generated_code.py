@@ -1,8 +1,10 @@
 """Pieces of generated code, and the names in it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
+
+from dralab.values.records import dataclass
 
 PLAIN: Final = frozenset({bool, int, str, bytes, type(None)})
 

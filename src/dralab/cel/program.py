@@ -5,7 +5,6 @@ resource.k8s.io, with its two modes and its limits.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -21,6 +20,7 @@ from dralab.cel.paths import Path, paths
 from dralab.cel.syntax import Expr
 from dralab.cel.types import CelType
 from dralab.cel.values import Map, type_name
+from dralab.values.records import dataclass
 
 PRIMITIVES = frozenset({"int", "uint", "double"})
 # What the generated code may raise where it is not sure.

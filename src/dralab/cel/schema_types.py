@@ -8,7 +8,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from dralab.cel.functions.times import duration, timestamp
 from dralab.cel.json_values import from_json
 from dralab.cel.types import CelType
 from dralab.cel.values import Map
+from dralab.values.records import dataclass
 
 REQUEST: Final = 3 * 1024 * 1024  # bytes of the largest request, which bound all sizes
 QUOTES: Final = 2

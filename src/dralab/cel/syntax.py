@@ -4,10 +4,11 @@ Macros are already expanded: a comprehension is one loop over a range with an ac
 the CEL specification. `macro` remembers which macro it was, for those who know a shorter way.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from dralab.cel.types import DYN, CelType, Overload
+from dralab.values.records import dataclass
 
 ACCUMULATOR = "@result"
 UNUSED = "#unused"

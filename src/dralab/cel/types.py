@@ -4,9 +4,10 @@ A type prints as cel-go prints it, since error messages name types.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
+
+from dralab.values.records import dataclass
 
 
 class CelType(NamedTuple):

@@ -16,11 +16,11 @@ A list or map is never changed once an expression can see it.
 
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.cel.errors import CelError, NoSuchKeyError, no_such_overload
 from dralab.values.quantity import Number
+from dralab.values.records import dataclass
 from dralab.values.version import Version
 
 INT_MAX: Final = 2**63 - 1

@@ -39,7 +39,6 @@ PRELOADED: Final = (
     "dralab.contracts.cdi_cache",
     "dralab.drivers.catalog",
     "dralab.drivers.checkpoint",
-    "dralab.drivers.fake.preloaded",
     "dralab.drivers.faults",
     "dralab.drivers.hosted_plugin",
     "dralab.drivers.publishing",

@@ -5,7 +5,6 @@ returns where the pods were placed.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib.resources import files
 
 from dralab.api.kinds import Kinds
@@ -17,6 +16,7 @@ from dralab.objects.metadata import NamespacedName, key_of
 from dralab.runtime.client import Client, Resource, amend
 from dralab.runtime.resources import CLAIMS, NODES, PODS, SLICES, resource_of
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ A step is an object to create, or one of `patch` (a merge patch with the names o
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Final
 
@@ -29,6 +28,7 @@ from dralab.kernel.durations import duration
 from dralab.runtime.client import Client
 from dralab.runtime.resources import resource_of
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 NODES: Final = ("node-1", "node-2")
 Step = Mapping[str, Any]

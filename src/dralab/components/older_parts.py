@@ -5,7 +5,7 @@ what dralab's users may do for them.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +22,7 @@ from dralab.runtime.resources import (
     is_served,
 )
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 if TYPE_CHECKING:
     from dralab.node.kubelets import Kubelet

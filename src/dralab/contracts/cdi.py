@@ -9,13 +9,14 @@ True
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import yaml
 
 from dralab.api.yaml_documents import YamlError, documents
 from dralab.values.json_types import JsonObject
+from dralab.values.records import dataclass
 
 # libyaml writes the same text about five times as fast.
 DUMPER: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

@@ -3,12 +3,13 @@
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from dralab.contracts.cdi import CdiError, CdiSpec, ContainerEdits, check, qualified, read, write
 from dralab.files import reading
+from dralab.values.records import dataclass
 
 # Drivers write a few kilobytes for each claim.
 LARGEST_FILE: Final = 4 * 1024 * 1024

@@ -4,11 +4,11 @@ grpcio is not needed until a socket is opened; the error of `grpc()` says how to
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.contracts.plugin import ClaimRef, DeviceHealth, Health, PreparedDevice, PrepareResult
 from dralab.kernel.extras import MissingExtraError
+from dralab.values.records import dataclass
 
 # The short names by which drivers say what they speak, and the gRPC services behind them.
 PLUGIN_SERVICES: Final[Mapping[str, str]] = {

@@ -6,7 +6,6 @@ Source: kube-controller-manager's `pkg/controller/certificates/signer`, `authori
 
 import base64
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +20,7 @@ from dralab.runtime.client import amend
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CERTIFICATE_REQUESTS
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 if TYPE_CHECKING:
     from cryptography import x509

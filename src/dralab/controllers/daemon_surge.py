@@ -5,11 +5,12 @@ node has a new pod beside its old one until the new one is available.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dralab.objects.metadata import is_deleting, key_of
 from dralab.objects.pods import is_ready
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 
 @dataclass(slots=True)

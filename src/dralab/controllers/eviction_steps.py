@@ -6,7 +6,6 @@ say for 20 minutes that it goes on is passed over.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.kernel.clock import SECOND, from_rfc3339
@@ -14,6 +13,7 @@ from dralab.objects.conditions import with_condition
 from dralab.objects.metadata import spec_of, status_of
 from dralab.objects.pods import is_finished
 from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.records import dataclass
 
 EVICTOR: Final = "imperative-eviction.k8s.io/evictor"
 EVICTOR_PRIORITY: Final = 100

@@ -3,7 +3,6 @@
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -11,6 +10,7 @@ import orjson
 
 from dralab.contracts.plugin import ClaimRef
 from dralab.files.reading import read_own
+from dralab.values.records import dataclass
 
 KIND: Final = {"kind": "Checkpoint", "apiVersion": "checkpoint.dralab.dev/v1"}
 

@@ -13,12 +13,13 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dralab.contracts.cdi import ContainerEdits
 from dralab.contracts.plugin import ClaimRef, DeviceHealth
 from dralab.objects.claims import allocation_of, results_of
 from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.records import dataclass
 
 __all__ = [
     "AllocatedClaim",

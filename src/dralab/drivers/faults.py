@@ -6,12 +6,13 @@ CallFault(call='prepare', kind='slow', seconds=2.5, times=3)
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol
 
 from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, PrepareResult
 from dralab.drivers.hosted_plugin import HostedPlugin
 from dralab.kernel.clock import SECOND
+from dralab.values.records import dataclass
 
 # call → what may happen to it, in words for the help.
 KINDS: Final[Mapping[str, Mapping[str, str]]] = {

@@ -1,27 +1,23 @@
 """The UUIDs that Go's `math/rand` gives for a seed text, as the fake drivers name their devices.
 
-The generator is an additive lagged Fibonacci one, 607/273, over 64-bit words. Its table of 607
-words is the state of the same generator after 7.8 * 10**12 draws; it is computed here by jumping
-that far ahead: the draw n+N is a linear form of the draws n..n+606, whose coefficients are those
-of X**N modulo X**607 - X**334 - 1.
+The generator is an additive lagged Fibonacci one, 607/273, over 64-bit words.
 
 >>> uuids("n1", 1)
 ['4cc1af25-7fa0-12f5-b59d-d496399f2f5a']
 """
 
+import struct
 from collections.abc import Iterator
 from functools import cache
+from importlib.resources import files
 from typing import Final
 
 LENGTH: Final = 607
 TAP: Final = 273
 FEED: Final = LENGTH - TAP
-AHEAD: Final = 7_800_000_000_000
 WORD: Final = (1 << 64) - 1
 LARGEST: Final = (1 << 31) - 1
 INSTEAD_OF_ZERO: Final = 89_482_311
-# 607 products of two words need 138 bits.
-PACK: Final = 18
 
 
 def uuids(seed: str, count: int) -> list[str]:
@@ -64,28 +60,9 @@ def draws(seed: int) -> Iterator[int]:
 
 @cache
 def table() -> tuple[int, ...]:
-    """Return the 607 words that a seed is mixed with."""
-    x = 1
-    for _ in range(20):
-        x = _step(x)
-    start = []
-    for _ in range(LENGTH):
-        word = 0
-        for shift in (20, 10, 0):
-            x = _step(x)
-            word ^= x << shift
-        start.append(word)
-    # `history[i]` is draw number i - 606.
-    history = [start[(FEED - n) % LENGTH] for n in range(1 - LENGTH, 1)]
-    while len(history) < 2 * LENGTH:
-        history.append((history[-LENGTH] + history[-TAP]) & WORD)
-    power = _power(AHEAD)
-    product = _unpack(_pack(power[::-1]) * _pack(history), 3 * LENGTH)
-    jumped = product[LENGTH - 1 : 2 * LENGTH - 1]
-    found = [0] * LENGTH
-    for index, value in enumerate(jumped):
-        found[(FEED - (AHEAD - LENGTH + 1 + index)) % LENGTH] = value
-    return tuple(found)
+    """Return the 607 words that a seed is mixed with (`tools/generate_go_random.py`)."""
+    data = files("dralab.drivers").joinpath("data/go_random.bin").read_bytes()
+    return struct.unpack(f"<{LENGTH}Q", data)
 
 
 def _bytes(seed: int) -> Iterator[int]:
@@ -95,28 +72,3 @@ def _bytes(seed: int) -> Iterator[int]:
 
 def _step(x: int) -> int:
     return 48_271 * x % LARGEST
-
-
-def _power(exponent: int) -> list[int]:
-    """Return the coefficients of X**exponent modulo the generator's polynomial."""
-    result = [1]
-    for bit in f"{exponent:b}":
-        packed = _pack(result)
-        result = _unpack(packed * packed, 2 * LENGTH)
-        if bit == "1":
-            result.insert(0, 0)
-        for degree in range(len(result) - 1, LENGTH - 1, -1):
-            value = result[degree]
-            result[degree - LENGTH] = (result[degree - LENGTH] + value) & WORD
-            result[degree - TAP] = (result[degree - TAP] + value) & WORD
-        del result[LENGTH:]
-    return result
-
-
-def _pack(coefficients: list[int]) -> int:
-    return int.from_bytes(b"".join(c.to_bytes(PACK, "little") for c in coefficients), "little")
-
-
-def _unpack(packed: int, count: int) -> list[int]:
-    data = packed.to_bytes(count * PACK + PACK, "little")
-    return [int.from_bytes(data[at : at + 8], "little") for at in range(0, count * PACK, PACK)]

@@ -5,7 +5,6 @@ its pool (resourceslice controller of the Go library, 0.36).
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.api.status import ApiError
@@ -18,6 +17,7 @@ from dralab.runtime.client import Client
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import NODES, SLICES
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 # The Go library waits 30 s before it repairs changes by others.
 MEND_AFTER: Final = 30 * SECOND

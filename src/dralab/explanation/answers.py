@@ -7,7 +7,7 @@ scheduling cycle, so pods that ask for the same are told the same for a moment.
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
@@ -39,6 +39,7 @@ from dralab.scheduling.reasons import CLASS_NOT_FOUND, GANG_INCOMPLETE
 from dralab.scheduling.snapshot import Placed, Snapshot
 from dralab.scheduling.state import ClusterState, Refusal
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 AUTOSCALER: Final = "cluster-autoscaler.kubernetes.io/"
 

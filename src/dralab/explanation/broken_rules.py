@@ -5,7 +5,7 @@ What is enough to wait for is tried on the rules; whether a pod then fits is for
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from dralab.explanation.causes import MarkedField
@@ -22,6 +22,7 @@ from dralab.scheduling.reasons import NO_VOLUME, NOT_NEAR, TOO_NEAR, VOLUME_IN_U
 from dralab.scheduling.volumes import VolumeDemand
 from dralab.values import labels
 from dralab.values.json_types import JsonObject
+from dralab.values.records import dataclass
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -8,7 +8,7 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from dralab.allocation.problem import Constraint
@@ -18,6 +18,7 @@ from dralab.explanation.questions import NodeGroup
 from dralab.scheduling.reasons import Reason
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import Number
+from dralab.values.records import dataclass
 
 Owner = tuple[Literal["claim", "class", "group", "pod"], str]
 

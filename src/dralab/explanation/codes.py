@@ -7,12 +7,13 @@ fields.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from string import Formatter
 from types import MappingProxyType
 from typing import Any, Final
 
 from dralab.explanation.names import MOST_NAMES, amount, counted, listed
+from dralab.values.records import dataclass
 
 ANY: Final = "{text}"
 """The sentence of a cause that brings its own words."""

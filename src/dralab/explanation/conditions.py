@@ -10,7 +10,7 @@ checked until nothing more can be left out, and are irreducible for any answers.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, Final, Literal, TypeVar
 
@@ -27,6 +27,7 @@ from dralab.allocation.problem import (
     SubRequest,
 )
 from dralab.objects.device_taints import DeviceTaint, DeviceToleration
+from dralab.values.records import dataclass
 
 T = TypeVar("T")
 ConditionKind = Literal[

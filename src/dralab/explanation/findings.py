@@ -6,7 +6,7 @@ there enough for all together. Everything is counted; nothing is decided here.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import Final
@@ -34,6 +34,7 @@ from dralab.allocation.search.eligibility import Eligibility, SearchError, selec
 from dralab.allocation.search.matching import Shortfall, matched
 from dralab.allocation.search.node_devices import DeviceState, NodeDevices, bits
 from dralab.values.quantity import Number
+from dralab.values.records import dataclass
 
 MOST_OFFERS: Final = 8
 UNDECLARED: Final = "node operations to skip, which the node does not declare"

@@ -6,7 +6,7 @@ that a page about a large fleet does not touch every partition of every device.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from dralab.allocation.problem import (
     Slice,
 )
 from dralab.allocation.selectors import projection
+from dralab.values.records import dataclass
 
 
 @dataclass(slots=True)

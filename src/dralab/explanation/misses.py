@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from dralab.allocation.problem import (
@@ -30,6 +30,7 @@ from dralab.explanation.names import device_name, shown_value
 from dralab.explanation.questions import DeviceKind
 from dralab.values.quantity import QuantityError
 from dralab.values.quantity import parse as parse_quantity
+from dralab.values.records import dataclass
 from dralab.values.version import Version
 
 MOST_VALUES: Final = 6

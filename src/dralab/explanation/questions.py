@@ -8,7 +8,7 @@ what could not be settled is `None`, never a guess.
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, partial
 from heapq import nsmallest
 from itertools import islice
@@ -38,6 +38,7 @@ from dralab.explanation.likeness import (
     Uses,
     node_classes,
 )
+from dralab.values.records import dataclass
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ The form of the JSON is described in docs/reference/explanation.schema.json.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any, Final, Protocol
 
 from dralab.explanation.causes import (
@@ -30,6 +30,7 @@ from dralab.explanation.sentences import (
     what_exists,
 )
 from dralab.scheduling.reasons import Reason
+from dralab.values.records import dataclass
 
 EVENT_BYTES: Final = 1024
 """As much as the note of an events.k8s.io Event holds."""

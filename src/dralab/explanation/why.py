@@ -7,7 +7,7 @@ claims that hold devices, templates for claims made from them.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import islice
 from typing import Final
@@ -55,6 +55,7 @@ from dralab.scheduling.reasons import CLAIM_ELSEWHERE, CLASS_NOT_FOUND, NO_DEVIC
 from dralab.scheduling.snapshot import Snapshot
 from dralab.scheduling.state import PodPlacement, Refusal
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 PASSING: Final = frozenset(
     {"DRA008", "DRA030", "DRA032", "DRA033", "DRA038", "DRA039", "DRA040", "DRA041", "DRA044"}

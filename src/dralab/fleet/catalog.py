@@ -7,8 +7,10 @@ to the published fractions.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from dralab.values.records import dataclass
 
 TOTALS: Final = (
     "multiprocessors", "copy-engines", "decoders", "encoders", "jpeg-engines", "ofa-engines",

@@ -5,8 +5,9 @@ Python values, or `Version` and `SampleAmount` where the API distinguishes those
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from dralab.values.records import dataclass
 from dralab.values.version import Version
 
 

@@ -7,7 +7,7 @@ sysfs-devices-system-cpu); vendors and devices of GPUs are those of the PCI ID d
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from os.path import relpath
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,7 @@ from typing import Final
 from dralab.fleet.model import SampleDevice, SampleFleet, SampleNode
 from dralab.fleet.shapes import GPU_DRIVER, NUMA_NODE, PCI_BUS_ID, PCIE_ROOT
 from dralab.values import quantity
+from dralab.values.records import dataclass
 
 NVIDIA: Final = "0x10de"
 EXAMPLE: Final = "0x1234"  # of no vendor

@@ -4,7 +4,7 @@ import os
 import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -12,6 +12,7 @@ import orjson
 
 from dralab.contracts.plugin import ClaimRef, PreparedDevice
 from dralab.files.reading import read_own
+from dralab.values.records import dataclass
 
 API_VERSION: Final = "checkpoint.dra.kubelet.k8s.io/v1"
 

@@ -4,7 +4,6 @@ A form says where the claim is read, who has to be reserved for it, and which dr
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import orjson
 
@@ -23,6 +22,7 @@ from dralab.prototypes.evolution.on_nodes import handles, user_of_claims
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import CLAIMS, CLASSIC_CLAIMS, DEVICE_CLAIMS, EVOLUTION_CLAIMS
 from dralab.values.json_types import JsonObject
+from dralab.values.records import dataclass
 
 
 class ClaimMissing(Exception):  # noqa: N818 - a fact about a pod

@@ -6,7 +6,7 @@ to drivers are offloaded, so that a slow driver does not block others.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Final
 
@@ -30,6 +30,7 @@ from dralab.objects.metadata import key_of, owner_uids, owners_of, uid_of
 from dralab.runtime.client import Client
 from dralab.runtime.engine import Engine
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 Done = Callable[[str], None]
 # A claim; its drivers, with what they are told and can skip; the devices that it holds alone.

@@ -4,7 +4,6 @@ Source: kubelet 1.36, `pkg/kubelet/cm/dra/manager.go`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dralab.contracts.plugin import ClaimRef, PreparedDevice
@@ -13,6 +12,7 @@ from dralab.node.plugins import Plugins
 from dralab.objects.claims import claims_by_entry, uses_of
 from dralab.objects.metadata import key_of
 from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

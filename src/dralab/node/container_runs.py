@@ -1,12 +1,13 @@
 """One container of a pod over all its runs: started, probed, ended, restarted."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from dralab.kernel.clock import SECOND, from_rfc3339, rfc3339
 from dralab.node.containers import Container, ContainerExit
 from dralab.node.logs import ContainerLog
 from dralab.values.json_types import JsonObject
+from dralab.values.records import dataclass
 
 FIRST_BACK_OFF: Final = 10 * SECOND  # kubelet: MaxContainerBackOff 300 s, doubled from 10 s
 LONGEST_BACK_OFF: Final = 300 * SECOND

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from queue import SimpleQueue
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
@@ -13,6 +13,7 @@ from dralab.node.logs import ContainerLog
 from dralab.node.network.sandbox import ON_MACHINE, Sandbox
 from dralab.node.privileges import PLAIN, Privileges
 from dralab.values.json_types import JsonObject
+from dralab.values.records import dataclass
 
 MOST_TYPED: Final = 1024 * 1024  # bytes of input that may wait for a command
 

@@ -9,7 +9,6 @@ import contextlib
 import errno
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from dralab.api.status import ApiError
@@ -18,6 +17,7 @@ from dralab.apiserver.http.connections.port_wire import PortFailure
 from dralab.apiserver.http.messages import Answer, Upgrade
 from dralab.apiserver.http.proxying.nodes import NodeRequest, chosen, connected
 from dralab.node.spdy import CANCEL, REFUSED, Frame, FrameReader, FrameType, FrameWriter, SpdyError
+from dralab.values.records import dataclass
 
 TUNNEL: Final = "SPDY/3.1+portforward.k8s.io"
 CHANNELS: Final = ("v4.channel.k8s.io", "v4.base64.channel.k8s.io", "portforward.k8s.io")

@@ -11,7 +11,7 @@ a final `/.` has the files of an image, which a container finds at their paths
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from typing import Any, Final
 from dralab.api.yaml_documents import YamlError, single
 from dralab.files.reading import read, read_within, real_within
 from dralab.node.containers import ContainerStart, ContainerStartError
+from dralab.values.records import dataclass
 
 FILES: Final = "/."
 # Before the command of containers that have neither a command nor arguments.

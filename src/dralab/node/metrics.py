@@ -6,11 +6,12 @@ business.
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from dralab.kernel.clock import SECOND
 from dralab.values.exposition import histogram_lines, labels_text
+from dralab.values.records import dataclass
 
 ANY_DRIVER: Final = "<any>"
 # ExponentialBucketsRange(.1, 40, 15), in seconds.

@@ -9,13 +9,13 @@ import subprocess
 import sys
 import urllib.parse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from dralab.files.reading import make_within, real_within
 from dralab.node.containers import ContainerStart, ContainerStartError
 from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.records import dataclass
 
 SPEC: Final = "mounts.json"
 NOT_STARTED: Final = "not-started"  # beside it, by the launcher

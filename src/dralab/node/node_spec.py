@@ -1,8 +1,10 @@
 """The specification of a node: its name, amounts, labels and taints."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,10 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dralab.contracts.plugin import DeviceHealth, Plugin
+from dralab.values.records import dataclass
 
 
 class RemotePlugin(Plugin):

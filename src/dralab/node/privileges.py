@@ -4,10 +4,10 @@ Only a process runtime that is root and gives mount namespaces applies this (`mo
 Source of the rules: kubelet 1.36 (`pkg/securitycontext`, `pkg/volume/util`).
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.records import dataclass
 
 # What container runtimes leave to a container that is not privileged (containerd, `oci`).
 LEFT: Final = (

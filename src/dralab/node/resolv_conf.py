@@ -5,10 +5,11 @@ as CoreDNS, is a pod of the cluster.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 CLUSTER_DOMAIN: Final = "cluster.local"
 CLUSTER_OPTIONS: Final = ("ndots:5",)

@@ -14,10 +14,11 @@ programs do nothing and succeed. The generator's value is the exit code.
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from dralab.node.shell_words import OPERATORS, expand, exported, tokens
+from dralab.values.records import dataclass
 
 SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "busybox"})
 UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}

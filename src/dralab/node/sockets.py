@@ -10,7 +10,7 @@ import socket as socketlib
 import stat
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +28,7 @@ from dralab.kernel.clock import SECOND, Clock
 from dralab.node.plugins import Plugins, RemotePlugin
 from dralab.runtime.engine import Engine
 from dralab.values.names import subdomain_problems
+from dralab.values.records import dataclass
 
 LOOK_EVERY: Final = SECOND
 FIRST_BACK_OFF: Final = SECOND // 2

@@ -7,9 +7,11 @@ moby/spdystream, which keeps no flow-control windows.
 
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Final
+
+from dralab.values.records import dataclass
 
 VERSION: Final = 3
 CONTROL: Final = 0x80

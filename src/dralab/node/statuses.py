@@ -1,12 +1,12 @@
 """The conditions of a pod, from those of its containers (kubelet 1.36, `status/generate.go`)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dralab.node.container_runs import RunningContainer
 from dralab.objects.conditions import condition_of
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@ allocations has its own copy on purpose: it judges what the search makes of this
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final, Self
 
 from dralab.values.json_types import JsonObject
+from dralab.values.records import dataclass
 
 _NOTHING: Final[JsonObject] = MappingProxyType({})
 

@@ -5,7 +5,6 @@ they go over `GENERATIONS`. How each reads, searches and writes is left to its p
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.objects.claims import classic_pod_claims, has_device_claims
@@ -23,6 +22,7 @@ from dralab.prototypes.k8srm.cluster import K8srmCluster
 from dralab.prototypes.placement import GenerationCluster
 from dralab.prototypes.shape import checked
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ Names of attributes and capacities belong to the driver's domain, as in resource
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 from dralab.allocation import problem as core
@@ -30,6 +30,7 @@ from dralab.prototypes.shape import Shape, checked, standard
 from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.patches import copied
 from dralab.values.quantity import parse_any
+from dralab.values.records import dataclass
 
 if TYPE_CHECKING:
     from dralab.prototypes.conversion.neutral import Scene

@@ -5,7 +5,7 @@ found. Turning reasons into longer explanations is left to `explanation`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from dralab.allocation.outcome import Outcome
@@ -13,6 +13,7 @@ from dralab.allocation.problem import Node, Problem
 from dralab.prototypes.findings import NormalizedDocument
 from dralab.scheduling.reasons import Reason
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

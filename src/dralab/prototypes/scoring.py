@@ -5,7 +5,6 @@ counted up to a limit: beyond it a number is a lower bound.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median_low
 from typing import Any, Final
@@ -20,6 +19,7 @@ from dralab.objects.metadata import spec_of
 from dralab.prototypes.placement import GenerationCluster, PlacedPod
 from dralab.values.json_types import JsonDict
 from dralab.values.patches import copied
+from dralab.values.records import dataclass
 
 MOST_WAYS: Final = 10_000
 STEPS: Final = 1_000_000  # of one search

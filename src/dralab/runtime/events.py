@@ -3,7 +3,6 @@
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from dralab.api.status import ApiError
@@ -12,6 +11,7 @@ from dralab.objects.event_texts import shortened
 from dralab.runtime.client import Client
 from dralab.runtime.engine import Engine
 from dralab.runtime.resources import EVENTS
+from dralab.values.records import dataclass
 
 REMEMBERED: Final = 4096
 

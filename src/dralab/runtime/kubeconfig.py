@@ -2,12 +2,12 @@
 
 import base64
 import binascii
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from dralab.api.yaml_documents import YamlError, single
 from dralab.files import reading
+from dralab.values.records import dataclass
 
 # Fields that would change the address or the user, and are not supported: refused.
 UNSUPPORTED: Final = frozenset(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Hashable
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dralab.kernel.clock import rfc3339
@@ -12,6 +11,7 @@ from dralab.runtime.client import Client, Resource
 from dralab.runtime.engine import Engine
 from dralab.runtime.events import EventRecorder
 from dralab.runtime.queue import WorkQueue
+from dralab.values.records import dataclass
 
 K = TypeVar("K", bound=Hashable)
 

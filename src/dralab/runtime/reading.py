@@ -5,7 +5,6 @@ device looks free that was in use all the time. What the objects mean is left to
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from dralab.api.resource.conversion import convert, hub_version
@@ -15,6 +14,7 @@ from dralab.objects.metadata import metadata_of
 from dralab.runtime import resources
 from dralab.runtime.client import ObjectList, Resource
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 
 class Lister(Protocol):

@@ -7,7 +7,7 @@ events.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from heapq import heappop, heappush
 from typing import Any, Final, Protocol
@@ -28,6 +28,7 @@ from dralab.scheduler.withdrawal import withdraw, withdrawal_of
 from dralab.scheduling.devices import ClusterDevices
 from dralab.scheduling.state import PodPlacement
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 AGAIN: Final = SECOND // 5  # until a server that did not answer is asked once more
 # A watch that has not told of an own write for so long is given up for a list.

@@ -12,12 +12,12 @@ wait for it.
 
 import heapq
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from dralab.kernel.clock import SECOND
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import ClusterChange, Reason
+from dralab.values.records import dataclass
 
 FIRST_BACKOFF: Final = 1 * SECOND
 LONGEST_BACKOFF: Final = 10 * SECOND

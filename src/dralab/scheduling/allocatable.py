@@ -11,7 +11,6 @@ Texts: kube-scheduler's DynamicResources.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from dralab.allocation.problem import DeviceId
@@ -22,6 +21,7 @@ from dralab.scheduling.pods import PodInfo, with_claimed
 from dralab.scheduling.reasons import MAPPED_DEVICE_SHARED, POD_BUDGET, Reason
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import Format, Number, form_of, parse_any, render
+from dralab.values.records import dataclass
 
 EXTENDED_CLAIM: Final = "<extended-resources>"
 

@@ -7,7 +7,7 @@ pods where its own are there. Where the devices come from is left to `snapshot`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from dralab.objects import quota
@@ -42,6 +42,7 @@ from dralab.scheduling.reasons import (
 )
 from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.quantity import QuantityError, parse_any
+from dralab.values.records import dataclass
 
 CLAIMS: Final = ("resourceclaims", "resource.k8s.io")
 Key = tuple[str, str]

@@ -7,7 +7,7 @@ checked.
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Final, Literal
 
@@ -31,6 +31,7 @@ from dralab.scheduling.reasons import (
     insufficient,
 )
 from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
+from dralab.values.records import dataclass
 
 # With alternatives to rank, devices are found on at most this many nodes before one is chosen.
 RANKED_NODES: Final = 100

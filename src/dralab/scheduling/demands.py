@@ -6,7 +6,7 @@ resources), KEP-5729 (claims of pod groups).
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 import orjson
@@ -36,6 +36,7 @@ from dralab.scheduling.reasons import (
 )
 from dralab.scheduling.volumes import VolumeDemand
 from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.records import dataclass
 
 MOST_CONSUMERS: Final = 256
 # Specs of claims that are remembered; beyond it they are forgotten.

@@ -5,7 +5,6 @@ is left to `explanation`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
@@ -17,6 +16,7 @@ from dralab.objects.nodes import is_lost, is_unschedulable
 from dralab.scheduling.snapshot import Snapshot
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import Number
+from dralab.values.records import dataclass
 
 STATES: Final = ("free", "used", "blocked", "tainted", "cordoned", "unusable")
 SEVERAL: Final = "(several)"

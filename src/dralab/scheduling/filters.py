@@ -10,7 +10,6 @@ Sources: kube-scheduler's plugins of the same names.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
@@ -44,6 +43,7 @@ from dralab.scheduling.reasons import (
 from dralab.scheduling.scores import KUBERNETES
 from dralab.scheduling.shares import WHOLE, Shares, has_model, has_room
 from dralab.scheduling.state import ClusterState
+from dralab.values.records import dataclass
 
 Reasons = tuple[Reason, ...]
 

@@ -7,7 +7,7 @@ Upstream never looks back (kubernetes#138765).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -19,6 +19,7 @@ from dralab.scheduling.filters import lacking, passing
 from dralab.scheduling.nodes import Mask
 from dralab.scheduling.pods import PodInfo, with_claimed
 from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
+from dralab.values.records import dataclass
 
 # Places tried for one gang before it is put off: members times nodes, not time, so runs repeat.
 DEFAULT_BUDGET: Final = 2_000

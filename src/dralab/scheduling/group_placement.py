@@ -7,7 +7,7 @@ then the fullest nodes. `gangs` finds places inside one value.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Final
 
@@ -39,6 +39,7 @@ from dralab.scheduling.reasons import (
 )
 from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 # Where first choices lead nowhere, other choices are tried in so many values of the node label.
 SEARCHED_DOMAINS: Final = 4

@@ -283,7 +283,7 @@ def _numbered(kept: _KeptKind, part: ClusterState, pod: PodInfo, demand: PodDema
         holding |= left.astype(np.int64) << len(reasons)
         reasons.append(Reason(AGAINST_POLICY))
     numbers = np.zeros(part.table.size, dtype=np.int64)
-    for bits in np.unique(holding).tolist() if reasons else ():
+    for bits in sorted(set(holding.tolist())) if reasons else ():
         held = tuple(reason for index, reason in enumerate(reasons) if bits >> index & 1)
         numbers[holding == bits] = kept.number(held)
     return numbers

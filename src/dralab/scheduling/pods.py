@@ -4,7 +4,7 @@ Source: kube-scheduler `framework.PodInfo`. The rules are those of `dralab.objec
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
@@ -22,6 +22,7 @@ from dralab.objects.volumes import claims_of
 from dralab.scheduling.shares import Shares
 from dralab.values import labels
 from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.records import dataclass
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 # What a container that asks for nothing counts as in scores (schedutil.DefaultMilliCPURequest).

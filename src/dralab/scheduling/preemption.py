@@ -8,7 +8,6 @@ devices: there a pod that needs devices never preempts for them (kubernetes 1.37
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from dralab.objects.budgets import disruptions_allowed
@@ -30,6 +29,7 @@ from dralab.scheduling.victims import (
     started,
 )
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 # Upstream compares 10 % of the nodes, at least 100 of them.
 LEAST_CANDIDATES: Final = 100

@@ -9,10 +9,11 @@ are its `filter`.
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Flag, auto
 from functools import partial
 from typing import Final
+
+from dralab.values.records import dataclass
 
 PODS: Final = "pods"
 

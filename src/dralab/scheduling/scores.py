@@ -9,7 +9,6 @@ Points for alternatives of a request (DynamicResources) are known only once devi
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -22,6 +21,7 @@ from dralab.scheduling.nodes import Mask, NodeTable, Numbers, Scores
 from dralab.scheduling.pods import PodInfo, SpreadRule, changed
 from dralab.scheduling.shares import Shares
 from dralab.scheduling.topology import counted_nodes, per_domain, spread_out
+from dralab.values.records import dataclass
 
 # framework.MaxNodeScore.
 MOST: Final = 100

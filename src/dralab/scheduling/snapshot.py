@@ -9,7 +9,6 @@ What waits is left to `backlog`.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -37,6 +36,7 @@ from dralab.scheduling.reading import features_of
 from dralab.scheduling.reasons import Reason
 from dralab.scheduling.state import PodPlacement, Refusal
 from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.records import dataclass
 
 ENTRY: Final = "claim"
 

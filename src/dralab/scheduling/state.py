@@ -6,7 +6,7 @@ Nothing is decided here: that is left to `cycle`, `filters` and `scores`.
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from dralab.allocation.outcome import Outcome
@@ -21,6 +21,7 @@ from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import NO_NODES, ClusterChange, Reason, lifted_by, unavailable
 from dralab.scheduling.scores import KUBERNETES, KeptScores, NodeChoice
 from dralab.scheduling.volumes import VolumePlan, Volumes
+from dralab.values.records import dataclass
 
 
 class ScoresOfKinds(Protocol):

@@ -5,7 +5,6 @@ Source: kube-scheduler 1.37, `framework/preemption` (`Victim`, `MoreImportantVic
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from dralab.kernel.clock import from_rfc3339
 from dralab.objects.budgets import covers
@@ -16,6 +15,7 @@ from dralab.scheduling.devices import LentDevices
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.state import ClusterState
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 Budgets = Sequence[tuple[JsonDict, int]]
 

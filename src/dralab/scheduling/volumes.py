@@ -7,7 +7,6 @@ with the pod's node, a volume that is there, or is left to its provisioner by th
 """
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -39,6 +38,7 @@ from dralab.scheduling.reasons import (
 from dralab.values import labels
 from dralab.values.json_types import JsonDict
 from dralab.values.quantity import parse_any
+from dralab.values.records import dataclass
 
 
 class VolumePlan(NamedTuple):

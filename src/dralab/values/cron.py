@@ -6,10 +6,11 @@ messages are its own.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import MAXYEAR, UTC, datetime, timedelta, tzinfo
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
+
+from dralab.values.records import dataclass
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo

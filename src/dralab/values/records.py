@@ -100,18 +100,33 @@ def _record(
 
 
 def _compile_later(cls: type, name: str, *, frozen: bool) -> None:
-    def method(self: Any, *arguments: Any, **options: Any) -> Any:
+    def compiled() -> Any:
         names = {"_MISSING": MISSING, "_set": object.__setattr__, "_frozen": frozen}
         exec(WRITTEN[name](cls, names), names)  # noqa: S102 - of the names of fields
-        compiled: Any = names[name]
-        compiled.__qualname__, compiled.__module__ = f"{cls.__qualname__}.{name}", cls.__module__
+        made: Any = names[name]
+        made.__qualname__, made.__module__ = method.__qualname__, cls.__module__
         if name == "__repr__":
-            compiled = recursive_repr("...")(compiled)
-        setattr(cls, name, compiled)
-        return compiled(self, *arguments, **options)
+            made = recursive_repr("...")(made)
+        setattr(cls, name, made)
+        return made
+
+    def method(self: Any, *arguments: Any, **options: Any) -> Any:
+        return compiled()(self, *arguments, **options)
 
     method.__name__, method.__qualname__ = name, f"{cls.__qualname__}.{name}"
     setattr(cls, name, method)
+    if name == "__init__":
+        setattr(cls, "__signature__", _Signature(compiled))  # noqa: B010 - no type has it
+
+
+class _Signature:
+    """Has `inspect.signature` find the `__init__` with its arguments."""
+
+    def __init__(self, compiled: Callable[[], Any]) -> None:
+        self.compiled = compiled
+
+    def __get__(self, instance: Any, owner: type) -> None:
+        self.compiled()
 
 
 def _freeze(cls: Any) -> None:

@@ -1,10 +1,11 @@
 """Semantic versions (semver.org 2.0.0), as attributes carry them and selectors compare them."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import total_ordering
 from typing import Final
 
+from dralab.values.records import dataclass
 from dralab.values.remembering import remembered
 
 PATTERN: Final = re.compile(

@@ -6,7 +6,6 @@ case names the feature gates that are on.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dralab.allocation import v1
@@ -25,6 +24,7 @@ from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.objects.claims import results_of
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import parse_any
+from dralab.values.records import dataclass
 
 BUDGET = 1_000_000
 

@@ -6,7 +6,7 @@ the search with it, and check it with the results of Kubernetes' own allocator t
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from math import ceil
 from typing import Any, Final, NamedTuple
@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from dralab.values import quantity
 from dralab.values.json_types import JsonObject
 from dralab.values.labels import node_selector_accepts
+from dralab.values.records import dataclass
 
 Matches = Callable[[str, str, JsonObject], bool]
 """(expression, driver, device) → whether the selector accepts the device."""

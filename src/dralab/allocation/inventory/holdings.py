@@ -6,7 +6,7 @@ and their claims.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from dralab.allocation import v1
@@ -14,6 +14,7 @@ from dralab.allocation.pools import PoolId
 from dralab.allocation.problem import DeviceId, InUse, ShareId
 from dralab.objects.claims import Holding
 from dralab.values.quantity import Number
+from dralab.values.records import dataclass
 
 
 def device_of(held: Holding) -> DeviceId:

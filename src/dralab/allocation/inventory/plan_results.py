@@ -1,11 +1,11 @@
 """The result of planning: a plan, "no" (None), or why neither is known."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.allocation.inventory.pool_states import PoolState
 from dralab.allocation.outcome import Chosen
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,10 +12,11 @@ A custom policy is a class with one method:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Protocol, runtime_checkable
 
 from dralab.allocation.policy.scoring import NodeOutlook
+from dralab.values.records import dataclass
 
 __all__ = ["FragmentationAware", "NodeOutlook", "Pack", "Policy", "Spread", "policy_named"]
 

@@ -1,7 +1,6 @@
 """The input of policies: a node before and after a choice, and its remaining usable worth."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from dralab.allocation.search.alternatives import Alternative
@@ -13,6 +12,7 @@ from dralab.allocation.search.node_devices import (
     Remaining,
     bits,
 )
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,7 +5,6 @@ Kubernetes' allocator. Such an error is final for the pod, on every node.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from dralab.allocation.facts import BadRequest
@@ -17,6 +16,7 @@ from dralab.allocation.problem import (
     Request,
     SubRequest,
 )
+from dralab.values.records import dataclass
 
 
 class RefusedError(Exception):

@@ -6,13 +6,13 @@ allocator.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.eligibility import SearchError
 from dralab.allocation.search.node_devices import DeviceState
 from dralab.allocation.search.rules import MatchedValues, Rules, agreed
 from dralab.allocation.search.setup import PickedAlternative, SearchSetup
+from dralab.values.records import dataclass
 
 
 class BudgetError(Exception):

@@ -7,11 +7,11 @@ states have equal tables, whatever their names.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from dralab.allocation.search.node_devices import Consumption, Remaining
 from dralab.values.quantity import Number
+from dralab.values.records import dataclass
 
 Vector = tuple[int, ...]
 Spend = Callable[[int], None]

@@ -5,7 +5,7 @@ many kinds of demand, and the search has to decide.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Final
 
@@ -27,6 +27,7 @@ from dralab.allocation.search.node_devices import (
     Remaining,
     bits,
 )
+from dralab.values.records import dataclass
 
 # Beyond these sizes the dynamic programme gives up, and the search looks for itself.
 MOST_VECTORS: Final = 300

@@ -5,7 +5,6 @@ a new one. Sets of devices are integers used as bit sets: bit i is device i.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import compress, count
 from operator import is_not
 from typing import Final, NamedTuple
@@ -13,6 +12,7 @@ from typing import Final, NamedTuple
 from dralab.allocation.pools import Offer, Pool, PoolView
 from dralab.allocation.problem import AllocationFeatures, Device, DeviceId, InUse
 from dralab.values.quantity import Number
+from dralab.values.records import dataclass
 
 # States of counter groups that one node remembers; beyond it they are forgotten.
 MOST_REMEMBERED: Final = 100_000

@@ -7,7 +7,7 @@ the search continues depth first, remembers failed states, and stops at its budg
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.backtracking import (
@@ -24,6 +24,7 @@ from dralab.allocation.search.feasibility import ActiveConstraint, Feasibility
 from dralab.allocation.search.node_devices import DeviceState, lowest_first
 from dralab.allocation.search.rules import MatchedValues, agreed
 from dralab.allocation.search.setup import PickedAlternative, SearchSetup
+from dralab.values.records import dataclass
 
 # How long errors of selectors are looked for in Kubernetes' own order (see `solve`).
 REPLAY = 20_000

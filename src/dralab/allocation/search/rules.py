@@ -1,13 +1,14 @@
 """Constraints during the search: each choice yields the rules for the next ones."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 from dralab.allocation.problem import Constraint
 from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.eligibility import DevicesByValue, Eligibility, Values
 from dralab.values.quantity import Number
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

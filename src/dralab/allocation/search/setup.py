@@ -1,7 +1,6 @@
 """The input of a search on one node, checked in the order of Kubernetes' allocator."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from dralab.allocation.problem import AllocationFeatures, Claim, DeviceClass, InUse
@@ -15,6 +14,7 @@ from dralab.allocation.search.alternatives import (
 from dralab.allocation.search.eligibility import Eligibility
 from dralab.allocation.search.node_devices import DeviceState, NodeDevices
 from dralab.allocation.search.rules import Rules, rules_of
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,7 +5,6 @@ allocates; in a file they are mistakes, told with the rest.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dralab.api.fields import FieldError, duplicate, invalid_value, not_found
@@ -26,6 +25,7 @@ from dralab.api.resource.structure import problems
 from dralab.api.resource.types import GROUP, KINDS
 from dralab.values.json_types import JsonDict
 from dralab.values.names import label_problems, subdomain_problems
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

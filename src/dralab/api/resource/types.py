@@ -12,9 +12,10 @@ Each line of the table is one struct: `field:type` pairs in the order of the API
 A struct that is not a pointer is always written, as Go's encoder does.
 """
 
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Final, Literal
+
+from dralab.values.records import dataclass
 
 GROUP: Final = "resource.k8s.io"
 VERSIONS: Final = ("v1", "v1beta2", "v1beta1", "v1alpha3")

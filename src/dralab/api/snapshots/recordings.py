@@ -15,7 +15,7 @@ with gzip. Watching a cluster is left to `dralab.runtime.recorder`.
 
 import gzip
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +27,7 @@ from dralab.files.sources import GZIP
 from dralab.kernel.times import from_rfc3339, rfc3339_micro
 from dralab.values.json_types import JsonDict
 from dralab.values.patches import merge_difference, merge_patch
+from dralab.values.records import dataclass
 
 VERSION: Final = "dralab.dev/v1"
 KIND: Final = "ClusterRecording"

@@ -9,8 +9,10 @@ import base64
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
+
+from dralab.values.records import dataclass
 
 AGE: Final = re.compile(r"(\d+[smhdy])+|<unknown>")
 TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")

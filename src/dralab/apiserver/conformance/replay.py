@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from dralab.apiserver.conformance.comparison import Correspondence, differences, same_text
 from dralab.apiserver.conformance.senders import TOKEN, Question, Reply, Sender
+from dralab.values.records import dataclass
 
 MAPS: Final = "/api/v1/namespaces/default/configmaps"
 PODS: Final = "/api/v1/namespaces/default/pods"

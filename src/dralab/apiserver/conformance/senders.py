@@ -5,7 +5,6 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dralab.api.kinds import Kinds
@@ -24,6 +23,7 @@ from dralab.apiserver.verbs.assembly import built_in_admission, new_resources
 from dralab.kernel.clock import SECOND, ManualClock, WallClock
 from dralab.kernel.http_client import HttpConnections, UnansweredError
 from dralab.kernel.randomness import Randomness
+from dralab.values.records import dataclass
 
 TOKEN = "tok"
 ADMIN = User(name="admin", uid="admin")

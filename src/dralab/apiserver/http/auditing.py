@@ -4,7 +4,6 @@ What a record holds, and of which requests there is one, is left to `audit`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -28,6 +27,7 @@ from dralab.apiserver.http.messages import (
     with_headers,
 )
 from dralab.apiserver.storage import StorageUnavailable, Unstorable
+from dralab.values.records import dataclass
 
 OPEN = User(name="", groups=())
 

@@ -7,7 +7,6 @@ import contextlib
 import errno
 import fcntl
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 from zlib import crc32
@@ -15,6 +14,7 @@ from zlib import crc32
 from dralab.apiserver.storage.errors import StorageUnavailable
 from dralab.apiserver.storage.sums import Tail
 from dralab.files.reading import check_own, open_own, read_own
+from dralab.values.records import dataclass
 
 # fsync: a commit has reached the disk. relaxed: a commit survives the end of the process, killed
 # or not, but perhaps not a power cut; the file stays sound in any case.

@@ -4,7 +4,6 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +21,7 @@ from dralab.apiserver.storage.files import (
 from dralab.apiserver.storage.objects import Key
 from dralab.apiserver.storage.sqlite import LEAP
 from dralab.apiserver.storage.sums import Chunks, Tail
+from dralab.values.records import dataclass
 
 MOST: Final = 100  # problems that are listed one by one
 

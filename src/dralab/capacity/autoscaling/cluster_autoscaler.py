@@ -5,7 +5,6 @@ Source: cluster-autoscaler 1.36 (`core/scaleup/orchestrator`, `estimator`, `expa
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from dralab.capacity.autoscaling.pools import (
@@ -25,6 +24,7 @@ from dralab.objects.pods import SAFE_TO_EVICT
 from dralab.objects.requests import base_units
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
+from dralab.values.records import dataclass
 
 # Nodes that one estimate adds at most (--max-nodes-per-scaleup).
 MOST_NODES: Final = 1000

@@ -5,7 +5,7 @@ instance type with a price; those of one priority are the types of one NodePool.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from dralab.capacity.autoscaling.pools import (
@@ -21,6 +21,7 @@ from dralab.capacity.move_costs import MoveCosts
 from dralab.objects.metadata import NamespacedName, annotations_of
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
+from dralab.values.records import dataclass
 
 DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"

@@ -1,7 +1,6 @@
 """Pools of nodes that can be added: what a new node brings, their limits and prices."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from dralab.capacity.changes import of_daemon_set
 from dralab.objects.metadata import controller_of
@@ -10,6 +9,7 @@ from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.state import PodPlacement, Refusal
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

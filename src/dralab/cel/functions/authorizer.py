@@ -5,10 +5,11 @@ k8s.io/apiserver `pkg/cel/library/authz.go`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from dralab.cel.errors import CelError, no_such_overload
+from dralab.values.records import dataclass
 
 SIGNATURES: Final = """
 authorizer_path Authorizer.path(string) -> PathCheck

@@ -9,7 +9,6 @@ stale claims are removed, and the two variants share a node's devices.
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.api.status import ApiError
@@ -30,6 +29,7 @@ from dralab.runtime.client import Client, amend
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import ALLOCATION_STATES, CLASSIC_CLAIMS, NODES
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 KIND: Final = f"k8s.{DRIVER}/fake"
 NAMESPACE: Final = "fake-system"

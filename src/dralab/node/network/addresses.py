@@ -7,8 +7,9 @@ kube-controller-manager, 24 by default.
 
 import ipaddress
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
+
+from dralab.values.records import dataclass
 
 NODE_MASK: Final = 24
 SMALLEST: Final = 23  # of a cluster: a block of its own addresses, and one for a node

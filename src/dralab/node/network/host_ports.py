@@ -6,10 +6,10 @@ elsewhere and from the node alike. The rules come before those of kube-proxy, wh
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 TABLE: Final = "dralab_host_ports"
 ANY: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - the node's addresses, in its namespace

@@ -2,11 +2,11 @@
 
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from dralab.node.network.namespaces import PodNamespaces
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 LOOPBACK: Final = "127.0.0.1"
 

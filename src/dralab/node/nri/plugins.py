@@ -9,13 +9,14 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from dralab.contracts import wire
 from dralab.node.nri.trunk import UNIMPLEMENTED, CallError, Trunk, TrunkError, TrunkTimeoutError
+from dralab.values.records import dataclass
 
 logger = logging.getLogger(__name__)
 PLUGIN: Final = "nri.pkg.api.v1alpha1.Plugin"

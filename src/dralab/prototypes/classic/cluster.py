@@ -5,7 +5,7 @@ by the rules of the fake driver. Of any other driver only its controller knows t
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from dralab.allocation import problem as core
@@ -34,6 +34,7 @@ from dralab.scheduling.pods import PodInfo
 from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.labels import node_selector_accepts
 from dralab.values.patches import copied
+from dralab.values.records import dataclass
 
 REQUEST: Final = "devices"
 READY: Final = "Ready"

@@ -6,13 +6,13 @@ missing count is one, and the selections in the parameters of a class and a clai
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from dralab.objects.metadata import spec_of
 from dralab.prototypes.classic.kinds import DRIVER
 from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.records import dataclass
 
 MAX_SPLIT: Final = 1024
 PREFIX: Final = "FAKE-"

@@ -7,7 +7,6 @@ True
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from dralab.cel import (
 from dralab.cel.errors import NoSuchKeyError
 from dralab.cel.values import Map, Quantity
 from dralab.values.quantity import QuantityError, int64_scale, parse_any
+from dralab.values.records import dataclass
 from dralab.values.version import Version
 
 # map → (type of its values, field of an attribute)

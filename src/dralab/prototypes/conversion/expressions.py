@@ -11,13 +11,14 @@ as they do not reach attributes; what cannot be said raises `UntranslatableError
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from dralab.cel import CompileError, kubernetes
 from dralab.cel.parser import parse
 from dralab.cel.syntax import Call, Expr, Ident, ListNode, Literal, Select
 from dralab.prototypes.conversion.neutral import NeutralExpression
+from dralab.values.records import dataclass
 
 TYPED: Final[Mapping[str, str]] = {
     "stringAttributes": "string",

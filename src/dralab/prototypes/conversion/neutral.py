@@ -1,12 +1,13 @@
 """Classes, claims, pools and pods in a neutral form, independent of generations."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from dralab.allocation.problem import Attribute
 from dralab.values import labels
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

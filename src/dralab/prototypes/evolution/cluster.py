@@ -6,7 +6,6 @@ where a claim is created.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.allocation import problem as core
@@ -24,6 +23,7 @@ from dralab.prototypes.searching import SearchedCluster
 from dralab.values.json_types import JsonDict
 from dralab.values.patches import copied
 from dralab.values.quantity import parse_any, render
+from dralab.values.records import dataclass
 
 EVERYBODY: Final = "evolution"
 SHARED: Final = "shared"

@@ -6,7 +6,7 @@ id is known only where there is no driver. `id.driver`, which that code wanted, 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from dralab.cel import types as cel_types
 from dralab.cel.values import DefaultMap, Map, Quantity
 from dralab.prototypes.findings import Finding, invalid
 from dralab.prototypes.k8srm.expressions import value_of
+from dralab.values.records import dataclass
 from dralab.values.version import Version
 
 READS: Final[frozenset[DevicePath]] = frozenset({("driver",), ("attributes",)})

@@ -5,7 +5,7 @@ first; `oneOf` becomes alternatives in the order of priority; totals become cons
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from dralab.allocation import problem as core
@@ -14,6 +14,7 @@ from dralab.prototypes.k8srm.expressions import K8srmExpression, K8srmExpression
 from dralab.prototypes.k8srm.model import ConfigRef, Detail, Instance, K8srmClaim, K8srmClass
 from dralab.values.json_types import JsonDict
 from dralab.values.quantity import Number
+from dralab.values.records import dataclass
 
 # A detail without a class is of one of these: the blank keeps the names apart from DeviceClasses'.
 ANY_CLASS: Final = "published device"

@@ -7,7 +7,7 @@ expression is compiled once for each combination of types that devices really ha
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from dralab.cel.syntax import Call, Comprehension, Expr, Ident, ListNode, Litera
 from dralab.cel.values import Map, Quantity
 from dralab.prototypes.findings import Finding, legacy
 from dralab.values.quantity import parse as parse_quantity
+from dralab.values.records import dataclass
 from dralab.values.version import Version, is_version
 
 READS: Final[frozenset[DevicePath]] = frozenset({("driver",), ("attributes",)})

@@ -1,12 +1,13 @@
 """Classes, claims, pools and pods of k8srm as frozen values, in the words of its last stage."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from dralab.allocation.problem import Attribute
 from dralab.values.labels import Selector
 from dralab.values.quantity import Number
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

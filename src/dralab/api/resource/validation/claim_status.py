@@ -2,7 +2,6 @@
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from dralab.api.conditions import condition_errors
@@ -34,6 +33,7 @@ from dralab.api.resource.validation.slices import skip_errors
 from dralab.api.resource.validation.taints import toleration_errors
 from dralab.api.rules import RuleTables
 from dralab.values.json_types import JsonObject
+from dralab.values.records import dataclass
 
 MAX_RESERVATIONS: Final = 256
 MAX_RESULTS: Final = 32

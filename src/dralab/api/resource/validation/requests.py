@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Protocol
 
 from dralab.api.fields import (
@@ -24,6 +24,7 @@ from dralab.api.resource.validation.names import (
 )
 from dralab.api.resource.validation.taints import toleration_errors
 from dralab.values.json_types import JsonObject
+from dralab.values.records import dataclass
 
 MAX_REQUESTS: Final = 32
 MAX_ALTERNATIVES: Final = 8

@@ -4,7 +4,7 @@ Source: k8s.io/pod-security-admission `admission/api`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -20,6 +20,7 @@ from dralab.apiserver.access.admission.pod_security import (
 from dralab.apiserver.access.admission.registry import OTHERS, OURS
 from dralab.files.reading import read
 from dralab.objects.pod_security import LEVELS
+from dralab.values.records import dataclass
 
 Named = TypeVar("Named", Admission, ValidatingAdmission)
 ENABLE, DISABLE = "--enable-admission-plugins", "--disable-admission-plugins"

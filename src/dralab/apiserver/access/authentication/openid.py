@@ -10,7 +10,7 @@ import ipaddress
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
@@ -27,6 +27,7 @@ from dralab.apiserver.outgoing.client import CallClient
 from dralab.apiserver.outgoing.targets import Targets, Unreachable
 from dralab.files.reading import read
 from dralab.kernel.clock import SECOND, Clock
+from dralab.values.records import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ import contextlib
 import os
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
@@ -25,6 +24,7 @@ from dralab.api.status import ApiError
 from dralab.apiserver.http.connections.byte_feeds import Feed
 from dralab.apiserver.http.messages import LARGEST_MESSAGE, ByteStream, Upgrade
 from dralab.kernel.http_answers import HttpAnswer
+from dralab.values.records import dataclass
 
 CONNECT_TIME: Final = 5.0  # seconds
 HEAD_TIME: Final = 30.0  # seconds until the node has begun to answer

@@ -4,10 +4,10 @@ Source: k8s.io/apimachinery `util/duration`, k8s.io/kubernetes `pkg/printers`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.kernel.clock import SECOND, from_rfc3339
+from dralab.values.records import dataclass
 
 NONE: Final = "<none>"
 UNKNOWN: Final = "<unknown>"

@@ -1,13 +1,13 @@
 """What a table of a kind has: its columns, and how a row's cells are made of an object."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from dralab.apiserver.http.tables.ages import Elapsed, age
 from dralab.values.json_types import JsonObject
+from dralab.values.records import dataclass
 
 Cell = Callable[[JsonObject], Any]
 

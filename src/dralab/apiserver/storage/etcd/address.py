@@ -1,11 +1,12 @@
 """The address of an etcd, and how to reach it: `--store etcd://…`."""
 
 import ssl
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Self
 from urllib.parse import parse_qsl, urlsplit
 
 from dralab.files.reading import read
+from dralab.values.records import dataclass
 
 SCHEME = "etcd"
 PREFIX = "/registry"  # kube-apiserver --etcd-prefix

@@ -8,7 +8,7 @@ answer of a transaction sends the next one.
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Final
 
@@ -17,6 +17,7 @@ from dralab.apiserver.storage.errors import StorageUnavailable
 from dralab.apiserver.storage.etcd._generated import etcd_v3_pb2 as pb
 from dralab.apiserver.storage.etcd.client import Called, Done, EtcdRefused
 from dralab.apiserver.storage.etcd.revisions import place
+from dralab.values.records import dataclass
 
 MOST: Final = 32  # writes of a transaction
 OPERATIONS: Final = 100  # comparisons of one; etcd --max-txn-ops is 128

@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
@@ -20,6 +20,7 @@ from urllib.parse import unquote
 from hpack import Decoder, Encoder, HPACKError
 
 from dralab.kernel.clock import SECOND, stopwatch
+from dralab.values.records import dataclass
 
 # Codes of gRPC for what happens here.
 UNKNOWN: Final = 2

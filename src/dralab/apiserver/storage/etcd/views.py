@@ -6,7 +6,6 @@ none), lists by that no key of theirs was written since.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Protocol
 
@@ -18,6 +17,7 @@ from dralab.apiserver.storage.objects import Key, Stored
 from dralab.apiserver.storage.optimistic import Changed, OptimisticStore
 from dralab.apiserver.storage.store import Store
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 # etcd --max-txn-ops is 128. A request that reads more is compared by what it read first.
 MOST: Final = 100

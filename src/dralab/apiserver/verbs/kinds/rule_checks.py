@@ -8,7 +8,7 @@ cel_validation), `pkg/apiserver/schema/cel` (compilation).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from dralab import cel
@@ -20,6 +20,7 @@ from dralab.cel.schema_types import (
     SchemaType,
     type_of_schema,
 )
+from dralab.values.records import dataclass
 
 PER_EXPRESSION: Final = 10_000_000
 PER_DEFINITION: Final = 100_000_000

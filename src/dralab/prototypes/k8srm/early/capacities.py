@@ -5,10 +5,11 @@ single block of a block capacity usable.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Self
 
 from dralab.values.quantity import Number, form_of, parse_any, render
+from dralab.values.records import dataclass
 
 Topologies = tuple[tuple[str, str], ...]
 """(type, name) pairs, sorted by type."""

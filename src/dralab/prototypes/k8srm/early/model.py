@@ -5,7 +5,7 @@ spellings are read. Attributes are plain values by name; a device's win over its
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 from dralab.prototypes.k8srm.early.capacities import (
@@ -17,6 +17,7 @@ from dralab.prototypes.k8srm.early.capacities import (
     read_capacity,
     read_request,
 )
+from dralab.values.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

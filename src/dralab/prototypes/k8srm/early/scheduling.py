@@ -5,7 +5,7 @@ works. Everything that was refused keeps its reason, in the words of the prototy
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from dralab.prototypes.k8srm.early.capacities import (
@@ -21,6 +21,7 @@ from dralab.prototypes.k8srm.early.model import (
     EarlyNode,
     EarlyPool,
 )
+from dralab.values.records import dataclass
 
 Meets = Callable[[str, Mapping[str, Mapping[str, Any]]], bool]
 """Whether attributes meet a CEL constraint; raises ValueError if it cannot be evaluated."""

@@ -4,7 +4,7 @@ Source: k8s.io/apiserver `admission/plugin/policy`, `admission/plugin/cel`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from dralab import cel
@@ -18,6 +18,7 @@ from dralab.cel.functions.patches import SIGNATURES
 from dralab.cel.library import overloads
 from dralab.cel.types import CelType
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 OBJECT: Final = CelType("struct", "Object")
 JSON_PATCH: Final = CelType("struct", "JSONPatch")

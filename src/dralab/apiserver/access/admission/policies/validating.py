@@ -4,7 +4,6 @@ Source of order and words: k8s.io/apiserver `admission/plugin/policy/validating`
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -36,6 +35,7 @@ from dralab.apiserver.access.admission.policies.variables import (
 from dralab.apiserver.metrics.families import AdmissionMetrics
 from dralab.apiserver.metrics.meters import now
 from dralab.values.labels import SelectorError
+from dralab.values.records import dataclass
 
 CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
 INVALID: Final = 422

@@ -1,7 +1,6 @@
 """The webhooks that are configured, compiled when their configuration is stored."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dralab.api.kinds import Kind, Kinds
@@ -9,6 +8,7 @@ from dralab.apiserver.access.admission.conditions import MatchConditions
 from dralab.apiserver.access.admission.expressions import environment
 from dralab.apiserver.access.admission.matching import Criteria
 from dralab.values.json_types import JsonDict
+from dralab.values.records import dataclass
 
 KNOWN_VERSIONS: Final = ("v1", "v1beta1")
 TIMEOUT: Final = 10

@@ -7,7 +7,6 @@ Source of fields and words: k8s.io/apiserver `admission/plugin/webhook/request` 
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from dralab.apiserver.access.admission.expressions import request_of
 from dralab.apiserver.outgoing.answers import read_answer, status_words
 from dralab.apiserver.outgoing.client import CallAnswer
 from dralab.values.json_patches import go_json_kind
+from dralab.values.records import dataclass
 
 API_GROUP: Final = "admission.k8s.io"
 VERSIONS: Final = ("v1", "v1beta1")
