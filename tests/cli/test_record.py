@@ -47,6 +47,16 @@ def test_a_replay_tells_its_fidelity_and_then_what_if(week):
     assert float(there) == float(here) > float(then)
 
 
+def test_a_replay_under_another_release_tells_what_it_drops(week):
+    result = run("replay", week, "--kubernetes-version", "1.33")
+    assert result.exit_code == 0, result.output
+    (head,) = [line for line in result.stdout.splitlines() if "what-if" in line]
+    assert head.split() == ["recorded", "replayed", "what-if"]
+    assert "note: what-if: 1.33 drops ResourceSlice" in result.stderr
+    refused = run("replay", week, "--kubernetes-version", "1.9")
+    assert "'1.9' is not a known release of Kubernetes" in refused.stderr
+
+
 def test_a_replay_as_data_and_as_pages(week, tmp_path):
     out = tmp_path / "out"
     result = run("replay", week, "-o", "json", "--write", out, "--scheduler", "packing")

@@ -185,6 +185,16 @@ class Kinds:
         """Return the kind of an object with that apiVersion and kind, or None."""
         return self._by_kind.get((api_version, kind))
 
+    def of_object_within(self, api_version: str, kind: str) -> Kind | None:
+        """Return the kind of an object for a component in the server's own process, or None."""
+        found = self.of_object(api_version, kind)
+        if found is None:
+            named = (each for each in _known().values() if each.kind == kind)
+            for each in named:
+                if each.api_version == api_version:
+                    found = self.within(each.group, each.version, each.plural)
+        return found
+
     def groups(self) -> list[str]:
         """Return the groups, the core one ("") first, in the order in which they came."""
         return list(self._groups)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from dralab.cli._components import RELEASE, release_of
 from dralab.cli._options import EXISTING, FOLDER, arg, opt, options
 from dralab.cli._output import echo_json, echo_table, formats
 from dralab.cli._runs import bad_input, watched
@@ -32,6 +33,7 @@ NUMBERS: Final = (
   dralab replay week.dralab
   dralab replay week.dralab --scheduler fgd --write out/
   dralab replay week.dralab --add h100=2
+  dralab replay week.dralab --kubernetes-version 1.33
   dralab ui week.dralab
 """
 )
@@ -46,6 +48,7 @@ def replay(
         "Add nodes of a shape (see `dralab generate -h`), or copies of a node of the input.",
         metavar="SHAPE|NODE=COUNT",
     ),
+    kubernetes_version: str = RELEASE,
     seed: int | None = opt("The seed of random choices, in place of the scenario's."),
     write: Path | None = opt("Write tables, reports and comparisons to this directory.", FOLDER),
     everything: bool = opt(f"List all differences, not {SHOWN}.", flags="--all"),
@@ -55,14 +58,16 @@ def replay(
 
     First dralab's scheduler decides on the same nodes about the same pods: how near it comes to
     what happened is the fidelity, and differences have their reason where one is known. Then, with
-    --scheduler or --add, the same pods arrive there. They take as long as they took.
+    --scheduler, --add or --kubernetes-version, the same pods arrive there. They take as long as
+    they took.
     """
     from dralab.capacity.changes import UnknownName
     from dralab.simulation import fidelity
     from dralab.simulation.scenario import scenario as scenarios
     from dralab.simulation.scenario.recorded import history_of
 
-    changed = scheduler is not None or bool(add)
+    release = release_of(kubernetes_version)
+    changed = bool(scheduler or add or release)
     with bad_input():
         history = history_of(file)
         same, own = _own(file, seed)
@@ -70,7 +75,9 @@ def replay(
     found = fidelity.fidelity(history, runs["replayed"])
     if changed:
         with bad_input(), refusing(UnknownName, kind=click.UsageError):
-            other = scenarios.load(file, seed=seed, scheduler=scheduler or own)
+            other = scenarios.load(
+                file, seed=seed, scheduler=scheduler or own, version=release or None
+            )
             added = [counted(each) for each in add]
             other = replace(other, fleet=fidelity.with_nodes(other.fleet, added))
         runs["what-if"] = _run(other, "what if")
@@ -163,3 +170,6 @@ def _print_runs(runs: Mapping[str, "Result"]) -> None:
             rows.append((number, *("-" if v is None else f"{v:,.2f}" for v in values)))
     echo()
     echo_table(rows, numbers=range(1, len(runs) + 1))
+    for name, result in runs.items():
+        for note in result.notes:
+            echo(f"note: {name}: {note}", err=True)

@@ -10,6 +10,7 @@
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from dralab.api.kinds import Kinds
 from dralab.api.releases import MIXED
 from dralab.api.resource.features import Features, of_simulations, off_in
 from dralab.apiserver.server import ApiServer
@@ -36,8 +37,8 @@ class SimulatedCluster:
 
     Same seed, same calls, same objects, to the byte. `events` may be the heap of a larger
     simulation; `without` leaves out parts as `dralab up --without` does, `profiles` are those of
-    `dralab up --api`, `features` the gates that are on. `brief`: of pods that fit nowhere one
-    sentence is written, which is cheap.
+    `dralab up --api`, `features` the gates that are on, `release` that of Kubernetes.
+    `brief`: of pods that fit nowhere one sentence is written, which is cheap.
     """
 
     def __init__(
@@ -49,15 +50,20 @@ class SimulatedCluster:
         events: Events | None = None,
         profiles: Sequence[str] = (),
         features: Features | None = None,
+        release: str = MIXED,
         brief: bool = False,
     ) -> None:
         self.engine = SimulatedEngine(events)
         if events is None:
             self.engine.clock.advance_to(from_rfc3339(beginning))
         randomness = Randomness(seed)
-        on = of_simulations() if features is None else features
+        on = of_simulations(release) if features is None else features
         self.server = ApiServer(
-            MemoryStore(), clock=self.engine.clock, randomness=randomness, features=on
+            MemoryStore(),
+            clock=self.engine.clock,
+            randomness=randomness,
+            kinds=Kinds.standard(release=release),
+            features=on,
         )
         if profiles:
             install(self.server.resources, profiles)
@@ -69,7 +75,7 @@ class SimulatedCluster:
             kinds=self.server.resources.kinds,
             brief=brief,
             alone=True,
-            off=off_in(MIXED, on),
+            off=off_in(release, on),
         )
         self.manager.start()
         self.settle()

@@ -60,7 +60,7 @@ def store(server: ApiServer, objects: Iterable[JsonDict]) -> None:
     known = {uid_of(item) for item in objects}
     with context.store.lock:
         for item in map(_complete, _without_strangers(objects, known)):
-            kind = context.kinds.of_object(item["apiVersion"], item["kind"])
+            kind = context.kinds.of_object_within(item["apiVersion"], item["kind"])
             if kind is None:
                 raise ValueError(f"{item['apiVersion']} {item['kind']} is not served")
             metadata = item["metadata"]

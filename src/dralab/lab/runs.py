@@ -34,6 +34,7 @@ def simulate(
     seed: int | None = None,
     fleet: Mapping[str, Any] | None = None,
     engine: str | None = None,
+    version: str | None = None,
     progress: Progress | None = None,
 ) -> "Run":
     """Run a scenario to its end and return the result.
@@ -43,7 +44,8 @@ def simulate(
     (`.swf`), Batsim's jobs (`.json`), the pods of openb or another public trace (`.csv`), or a
     pandas.DataFrame with a pod a row, columns named as the fields of `workload.pods`. A workload
     alone needs a `fleet`, the field of that name of a scenario: `{"hosts": 128}`. `scheduler` (a
-    name, `file.py:Class`, or a class of a `Policy`) and `seed` replace what the scenario says. A
+    name, `file.py:Class`, or a class of a `Policy`), `seed` and `version` (the release of
+    Kubernetes, such as "1.34") replace what the scenario says. A
     class of yours runs in an `engine`: "fast" (the default), "ticks", "cluster" (the whole of
     `dralab up`) or "batch" (jobs on machines, and the default for them). `progress` gets the
     simulated seconds, the tasks that are over, and all tasks; the last time at the end. Without it,
@@ -52,7 +54,9 @@ def simulate(
     Ctrl-C ends the run and keeps what is done: `complete` is False then. InputError: what is wrong,
     with its file and field.
     """
-    found = load(scenario, scheduler=scheduler, seed=seed, fleet=fleet, engine=engine)
+    found = load(
+        scenario, scheduler=scheduler, seed=seed, fleet=fleet, engine=engine, version=version
+    )
     with progress_line(found.name) as line, _asked_to_stop() as stop:
 
         def tell(now: int, over: int, tasks: int) -> None:
@@ -97,10 +101,13 @@ def load(
     seed: int | None = None,
     fleet: Mapping[str, Any] | None = None,
     engine: str | None = None,
+    version: str | None = None,
 ) -> Scenario:
     """Return the scenario of `simulate`."""
     here = Path("scenario")
-    how: dict[str, Any] = {"seed": seed, "scheduler": scheduler, "engine": engine}
+    how: dict[str, Any] = {
+        "seed": seed, "scheduler": scheduler, "engine": engine, "version": version,
+    }  # fmt: skip
     if isinstance(scheduler, type):
         how |= {"scheduler": scheduler.__name__, "policy": scheduler}
     is_alone = hasattr(scenario, "to_dict") or (

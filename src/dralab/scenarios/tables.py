@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from dralab.api.releases import MIXED, ReleaseError, parse
 from dralab.kernel.durations import UNITS
 from dralab.scenarios.errors import InputError
 from dralab.scenarios.fields import Fields
@@ -159,6 +160,18 @@ def field(
 def label(about: str = "", *, schema: JsonSchema = LABEL, **how: Any) -> InputField:
     """Return a text, or a number that stands for one."""
     return field(schema, Fields.text, about, **how)
+
+
+def release(about: str = "") -> InputField:
+    """Return a release of Kubernetes; `MIXED` where none is given."""
+
+    def read(given: Fields, key: str) -> str:
+        try:
+            return parse(given.text(key))
+        except ReleaseError as error:
+            raise given.error(key, str(error)) from error
+
+    return field(TEXT, read, f'The release of Kubernetes, such as "1.34".{about}', default=MIXED)
 
 
 def choice(values: Collection[str], about: str = "", **how: Any) -> InputField:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from dralab import cel
-from dralab.api.releases import MIXED, ReleaseError, parse
 from dralab.api.yaml_documents import YamlError, documents
 from dralab.controllers import registry
 from dralab.controllers.certificates import CertificateSigner
@@ -33,6 +32,7 @@ from dralab.scenarios.tables import (
     label,
     not_one_of,
     quantity,
+    release,
     row,
     rows,
     texts,
@@ -68,13 +68,6 @@ UPSTREAM: Final = (
     ("kube-controller-manager", "controllers", "the list of dralab's that run as well, or false"),
     ("kube-scheduler", "scheduler", "false, or true where both are wanted"),
 )
-
-
-def _release(fields: Fields, key: str) -> str:
-    try:
-        return parse(fields.text(key))
-    except ReleaseError as error:
-        raise fields.error(key, str(error)) from error
 
 
 def _file_and_name(named: str) -> str:
@@ -204,9 +197,7 @@ CLUSTER: Final = Table(
             default=True,
         ),
         "scheduler": flag(default=True),
-        "version": field(
-            TEXT, _release, 'The release of Kubernetes, such as "1.34".', default=MIXED
-        ),
+        "version": release(),
         "nodes": whole(default=0),
         "drivers": _names(DRIVERS),
     }

@@ -187,7 +187,7 @@ def of_labs(release: str) -> Features:
 
 def of_simulations(release: str = MIXED) -> Features:
     """Return the gates that are on in a simulation, which has no switches."""
-    return default_of(release) | OF_GROUPS & gates(release).keys()
+    return default_of(release) | (OF_LABS | OF_GROUPS) & gates(release).keys()
 
 
 def off_in(release: str, features: Features) -> Features:

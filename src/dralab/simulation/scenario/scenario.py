@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, get_args
 
+from dralab.api.releases import MIXED
 from dralab.drivers.faults import parse as parse_fault
 from dralab.kernel.clock import SECOND
 from dralab.scenarios import code
@@ -23,6 +24,7 @@ from dralab.scenarios.tables import (
     label,
     probability,
     quantity,
+    release,
     row,
     rows,
     whole,
@@ -100,6 +102,7 @@ class Scenario:
     engine: str = ""
     pools: tuple[ScenarioPool, ...] = ()
     autoscaler: Rules = field(default_factory=ClusterAutoscalerRules)
+    version: str = MIXED
 
     @property
     def is_own(self) -> bool:
@@ -128,7 +131,7 @@ class Scenario:
         return workload.as_pods(self.work.jobs, str(self.file))
 
 
-# These act out neither nodes that change nor gates of pods.
+# These act out neither nodes that change nor gates of pods, and have no release of Kubernetes.
 NOT_REPLAYED: Final = frozenset({EXTERNAL, *TICKS, *JOBS, "batch"})
 EFFECTS: Final = dict.fromkeys(fleet.EFFECTS)
 DECIDES: Final = any_of(json_schema.choice([*BUILT_IN, EXTERNAL]), PYTHON)
@@ -205,6 +208,7 @@ SCENARIO: Final = Table(
         "kind": field_rule({}),
         "name": label("Of the run; default: the name of the file."),
         "seed": whole("The same scenario and seed give the same bytes.", default=0),
+        "version": release(" It takes objects, and decides, as its API and its gates say."),
         "fleet": row(
             fleet.FLEET, "The nodes that are there; needed without `pools`.", always=False
         ),
@@ -275,8 +279,9 @@ def load(
     change: Callable[[Fields], None] | None = None,
     policy: Callable[[], Any] | None = None,
     engine: str | None = None,
+    version: str | None = None,
 ) -> Scenario:
-    """Return the scenario of a file; `seed` and `scheduler` replace what it says.
+    """Return the scenario of a file; `seed`, `scheduler` and `version` replace what it says.
 
     `content` stands for that of the file, which need not be there then; a recording is fleet and
     workload. A `policy` schedules in
@@ -287,6 +292,8 @@ def load(
         parts = {key: {"recording": path.name} for key in ("fleet", "workload")}
         content = {**parts, "scheduler": FAST}
     fields = load_fields(path) if content is None else Fields(FieldSource(path), "", content)
+    if version is not None:
+        fields.value["version"] = version
     if change is not None:
         change(fields)
     given = SCENARIO.read(fields)
@@ -318,6 +325,10 @@ def load(
             "scheduler",
             f"{decides} replays no recording: choose {OWN}, {FAST}, or a policy for pods",
         )
+    if given.version != MIXED and decides in NOT_REPLAYED:
+        raise given.error(
+            "version", f"{decides} has no release: choose {OWN}, {FAST}, or a policy for pods"
+        )
     conditions = _conditions(given, machines, used_seed)
     if conditions.until is None:
         conditions = replace(conditions, until=work.until)
@@ -339,6 +350,7 @@ def load(
         engine=used_engine,
         pools=pools.read(given.pools, problems),
         autoscaler=pools.rules(given),
+        version=given.version,
     )
 
 
@@ -471,7 +483,7 @@ def digest(scenario: Scenario) -> str:
     parts = (
         scenario.seed, scenario.scheduler, scenario.conditions, scenario.energy, nodes,
         fleet.platform, fleet.objects, fleet.running, fleet.changes, scenario.work, scenario.tick,
-        scenario.engine, pools, scenario.autoscaler,
+        scenario.engine, pools, scenario.autoscaler, scenario.version,
     )  # fmt: skip
     return checkpoints.digest(parts, files)
 

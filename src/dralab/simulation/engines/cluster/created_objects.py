@@ -1,16 +1,19 @@
 """Objects of a scenario's fleet and workload manifests."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from dralab.api.gated_fields import paths_of, uses, without
+from dralab.api.releases import MIXED
+from dralab.api.resource.features import off_in
 from dralab.api.status import ApiError
 from dralab.components.simulated import SimulatedCluster
 from dralab.contracts.cdi import ContainerEdits
 from dralab.drivers.driver import AllocatedClaim, AllocatedDevice, Driver
-from dralab.objects.metadata import metadata_of, spec_of
-from dralab.runtime.client import amend
-from dralab.simulation.engines import objects
+from dralab.objects.metadata import NamespacedName, metadata_of, spec_of
+from dralab.runtime.client import Resource, amend
+from dralab.runtime.resources import resource_of
 from dralab.simulation.engines.cluster.containers import annotation
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario.fleet import GPU_RESOURCES
@@ -36,7 +39,8 @@ class ManifestDriver(Driver):
 class CreatedObjects:
     """Creates objects as they were written, and knows the drivers that their slices need.
 
-    GPUs of nodes that are `counted` stay numbers.
+    GPUs of nodes that are `counted` stay numbers. `refused` says which objects the release that a
+    scenario asks for does not take, and why; `dropped` are fields whose gates are off in it.
     """
 
     def __init__(self, cluster: SimulatedCluster, *, counted: bool = False) -> None:
@@ -44,6 +48,11 @@ class CreatedObjects:
         self._counted = counted
         self.devices: dict[str, list[str]] = {}
         self._drivers: dict[str, set[str]] = {}
+        self.refused: dict[str, str] = {}
+        self.dropped: set[str] = set()
+        server = cluster.server
+        self._release = server.resources.kinds.release
+        self._off = off_in(self._release, server.features)
 
     @staticmethod
     def ordered(objects: Sequence[JsonDict]) -> list[JsonDict]:
@@ -55,14 +64,58 @@ class CreatedObjects:
         names = self._drivers.get(node, set()) | self._drivers.get("", set())
         return [ManifestDriver(node, name) for name in sorted(names)]
 
-    def create(self, given: Mapping[str, Any], pods: Sequence[Pod] = ()) -> JsonDict:
+    def create(self, given: Mapping[str, Any], pods: Sequence[Pod] = ()) -> JsonDict | None:
         """Create an object, and return it as it is stored. ApiError: the server refuses it.
 
-        The pods of a Job get its run time.
+        None: the release that the scenario asks for does. The pods of a Job get its run time.
         """
+        try:
+            return self._create(self.without_gates(given), pods)
+        except ApiError as error:
+            if self._release == MIXED or error.reason == "AlreadyExists":
+                raise
+            self.refused.setdefault(_title(given), error.message)
+            return None
+
+    def without_gates(self, body: JsonDict) -> JsonDict:
+        """Return an object without the fields that the release drops, and note them."""
+        if self._release == MIXED:
+            return body
+        kind = str(body.get("kind"))
+        paths = paths_of(MIXED, str(body.get("apiVersion")), kind, self._off)
+        self.dropped |= {f"{kind} {'.'.join(path)}" for path in paths if uses(body, path)}
+        return without(body, paths)
+
+    def knows(self, body: JsonDict) -> bool:
+        """Whether the release has the kind of an object that is there already; if not, note it."""
+        try:
+            self._resource(body)
+        except ApiError as error:
+            if self._release == MIXED:
+                raise
+            self.refused.setdefault(_title(body), error.message)
+            return False
+        return True
+
+    def notes(self) -> Iterator[str]:
+        """Yield what the release of a scenario makes of its objects."""
+        for title, why in self.refused.items():
+            yield f"{self._release} refuses {title}: {why}"
+        for field in sorted(self.dropped):
+            yield f"{self._release} drops {field}: its feature gate is off"
+
+    def _resource(self, body: Mapping[str, Any]) -> Resource:
+        """Return the collection of an object, in the version that it is written in. ApiError."""
+        kinds = self.cluster.server.resources.kinds
+        kind = kinds.of_object_within(str(body.get("apiVersion")), str(body.get("kind")))
+        if kind is None:
+            return resource_of(kinds, body)
+        return Resource(kind.group, kind.version, kind.plural, kind.namespaced)
+
+    def _create(self, given: Mapping[str, Any], pods: Sequence[Pod]) -> JsonDict:
         body: JsonDict = copy.deepcopy(dict(given))
         kind = str(body.get("kind", ""))
-        resource = objects.resource_of(body, self.cluster.server.resources.kinds)
+        resource = self._resource(body)
         metadata = body.setdefault("metadata", {})
         metadata.pop("resourceVersion", None)
         metadata.pop("uid", None)
@@ -79,8 +132,10 @@ class CreatedObjects:
     def change(self, arrival: Arrival) -> bool:
         """Change an object to what it is then, or delete it; False if there is none. ApiError."""
         body, client = arrival.body, self.cluster.client
-        resource = objects.resource_of(body, self.cluster.server.resources.kinds)
         metadata = metadata_of(body)
+        if _title(body) in self.refused:
+            return True
+        resource = self._resource(body)
         name, namespace = metadata["name"], metadata.get("namespace", "")
         try:
             held = client.get(resource, name, namespace)
@@ -147,3 +202,9 @@ class CreatedObjects:
             known = self.devices.setdefault(node, [])
             names = [str(device["name"]) for device in spec.get("devices") or ()]
             known.extend(name for name in names if name not in known)
+
+
+def _title(body: Mapping[str, Any]) -> str:
+    metadata = metadata_of(body)
+    key = NamespacedName(metadata.get("namespace") or "", str(metadata.get("name")))
+    return f"{body.get('kind')} {key}"

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from dralab.api.releases import MIXED
 from dralab.api.status import ApiError
 from dralab.components import snapshots
 from dralab.components.simulated import SimulatedCluster
@@ -83,7 +84,7 @@ class ClusterRun:
         self.scenario = scenario
         how = scenario.conditions
         # During the run, one sentence about each waiting pod; at the end, everything.
-        self.cluster = SimulatedCluster(seed=scenario.seed, brief=True)
+        self.cluster = SimulatedCluster(seed=scenario.seed, release=scenario.version, brief=True)
         assert self.cluster.scheduler is not None  # noqa: S101 - it is not left out
         self.scheduler = self.cluster.scheduler
         self.work = scenario.pods()
@@ -198,6 +199,8 @@ class ClusterRun:
 
         Waiting pods are tasks of the run, and running ones whose end is known.
         """
+        made = self.created_objects
+        running = [made.without_gates(each) for each in running if made.knows(each)]
         snapshots.load(self.cluster, running)
         for body in running:
             node = spec_of(body).get("nodeName")
@@ -369,13 +372,16 @@ class ClusterRun:
         self._by_name[task.pod.namespace, task.name] = task
         try:
             body = self.bodies.pod(task.pod, task.name, gated=gated)
+            body = self.created_objects.without_gates(body)
             self.cluster.client.create(PODS, body, task.pod.namespace)
         except ApiError as error:
-            if error.reason != "Forbidden":
+            is_quota = error.reason == "Forbidden"
+            if not is_quota and self.scenario.version == MIXED:
                 raise self._wrong(f"Pod {task.pod.key}", error) from None
             general = ApiError.forbidden(PODS.plural, task.name, "").message
             self.tasks.refused(task, error.message, [error.message.removeprefix(general)])
-            self._refused.append(task)
+            if is_quota:
+                self._refused.append(task)
             return
         if queued:
             self.queues.add_task(task)
@@ -557,6 +563,7 @@ class ClusterRun:
             self.autoscaler.changed()
 
     def _notes(self) -> Iterator[str]:
+        yield from self.created_objects.notes()
         others = sum(map(_names_another, self.work))
         if others:
             yield f"pods that name another scheduler: {others}; dralab schedules them all"

@@ -9,6 +9,9 @@ from typing import Any, Final
 
 import orjson
 
+from dralab.allocation.problem import AllocationFeatures
+from dralab.api.releases import MIXED
+from dralab.api.resource.features import off_in
 from dralab.api.status import ApiError
 from dralab.components.control_plane import CONTROLLERS, SCHEDULER
 from dralab.components.simulated import SimulatedCluster
@@ -62,6 +65,10 @@ class AdmittedKind:
         )
 
 
+class PodRefusedError(InputError):
+    """The release that a scenario asks for does not take a pod."""
+
+
 def sharing(info: PodInfo, request: PodRequest) -> PodInfo:
     """Return a pod that asks for shares of GPUs."""
     return replace(info, shares=Shares(request.gpus, request.milli, request.models))
@@ -92,7 +99,10 @@ class AdmittedObjects:
         self.file = scenario.file
         self.gpus = gpus
         self.pods = scenario.pods()
-        self.cluster = SimulatedCluster(seed=scenario.seed, without=(SCHEDULER, CONTROLLERS))
+        self.cluster = SimulatedCluster(
+            seed=scenario.seed, release=scenario.version, without=(SCHEDULER, CONTROLLERS)
+        )
+        self.release = scenario.version
         self.created = CreatedObjects(self.cluster, counted=scenario.fleet.counted)
         self.gangs = gangs_of(self.pods)
         self.bodies = TaskObjects(self.cluster, self.gangs, parts=gpus == "parts")
@@ -100,8 +110,17 @@ class AdmittedObjects:
         self._texts: dict[int, bytes] = {}
         self._stored: dict[tuple[Resource, NamespacedName], JsonDict] = {}
 
-    def create(self, body: Mapping[str, Any], where: str) -> JsonDict:
-        """Store an object; return its stored form. InputError: the server refuses it."""
+    def features(self) -> AllocationFeatures | None:
+        """Return what the release of the scenario has switched on; None: everything."""
+        if self.release == MIXED:
+            return None
+        return AllocationFeatures.without(off_in(self.release, self.cluster.server.features))
+
+    def create(self, body: Mapping[str, Any], where: str) -> JsonDict | None:
+        """Store an object; return its stored form. InputError: the server refuses it.
+
+        None: the release that the scenario asks for does.
+        """
         title = f"{where}: {body.get('kind')} {metadata_of(body).get('name')}"
         try:
             if where == "workload":
@@ -146,7 +165,7 @@ class AdmittedObjects:
         return sharing(pod_info(copy, self._select_namespaces), pod.request)
 
     def kind_of(self, pod: Pod) -> AdmittedKind:
-        """Return the kind of a pod. InputError: the server refuses such a pod."""
+        """Return the kind of a pod. InputError, PodRefusedError: the server refuses such a pod."""
         key = self._key(pod)
         found = self._kinds.get(key)
         if found is None:
@@ -175,9 +194,11 @@ class AdmittedObjects:
             body = self.bodies.pod(pod, pod.name, gated=False)
             if shared:
                 _count_no_gpus(body)
+            body = self.created.without_gates(body)
             made = self.cluster.client.create(PODS, body, pod.namespace)
         except ApiError as error:
-            raise InputError(self.file, error.message, where=f"workload: Pod {pod.key}") from None
+            kind = InputError if self.release == MIXED else PodRefusedError
+            raise kind(self.file, error.message, where=f"workload: Pod {pod.key}") from None
         info = pod_info(made, self._select_namespaces)
         if shared and request.gpus:
             info = sharing(info, request)

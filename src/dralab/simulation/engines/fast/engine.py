@@ -32,7 +32,7 @@ from dralab.scheduling.topology import is_awaited
 from dralab.simulation.engines.cluster.faults import rule_of, taint_of
 from dralab.simulation.engines.cluster.queues import AdmissionQueues
 from dralab.simulation.engines.cluster.tasks import ClusterTask, ClusterTasks
-from dralab.simulation.engines.fast.admitted import AdmittedObjects
+from dralab.simulation.engines.fast.admitted import AdmittedObjects, PodRefusedError
 from dralab.simulation.engines.fast.claim_book import ClaimBook
 from dralab.simulation.engines.objects import GPU_PREFIX, UNREACHABLE, taints_of_a_lost_node
 from dralab.simulation.lifecycle.agenda import Agenda
@@ -121,6 +121,8 @@ class FastSimulation:
     def bring(self, body: JsonObject, where: str) -> None:
         """Create an object, as the server stores it."""
         made = self.admitted.create(body, where)
+        if made is None:
+            return
         kind, name = str(made["kind"]), made["metadata"]["name"]
         match kind:
             case "DeviceClass":
@@ -148,6 +150,9 @@ class FastSimulation:
 
     def take_over(self, body: JsonDict) -> None:
         """Begin with an object of a recorded history: a pod keeps its node and its devices."""
+        if not self.admitted.created.knows(body):
+            return
+        body = self.admitted.created.without_gates(body)
         match body["kind"]:
             case "PodGroup" | "ResourceClaimTemplate":
                 self.bring(body, "fleet")
@@ -294,10 +299,14 @@ class FastSimulation:
 
     def submit(self, task: ClusterTask) -> None:
         """Queue a pod that arrives or is submitted again."""
-        kind = self.admitted.kind_of(task.pod)
         task.uid = f"{task.number}.{task.runs}"
         self.tasks.by_uid[task.uid] = task
         self.tasks.wait(task, 1)
+        try:
+            kind = self.admitted.kind_of(task.pod)
+        except PodRefusedError as error:
+            self.tasks.refused(task, error.problem, [error.problem])
+            return
         made = self.claims.make_for(kind, task) if kind.entries else {}
         if made is None:
             self._lacking.append(task)

@@ -7,6 +7,7 @@ import orjson
 
 from dralab.allocation import v1
 from dralab.allocation.allocator import numbered_shares
+from dralab.allocation.problem import AllocationFeatures
 from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.controllers.node_lifecycle import NOT_READY
 from dralab.drivers.catalog import DRIVERS
@@ -68,12 +69,17 @@ class PackedAllocations(MutableMapping[str, JsonObject]):
 
 def empty_state(
     claim: Callable[[NamespacedName], JsonDict | None],
+    features: AllocationFeatures | None = None,
 ) -> ClusterState:
-    """Return a state without nodes."""
+    """Return a state without nodes; `features` are those of its release."""
     table = NodeTable()
     reader = v1.V1Reader(CelSelectorCompiler())
     devices = ClusterDevices(
-        table, reader, share_ids=numbered_shares(), in_flight=PackedAllocations()
+        table,
+        reader,
+        share_ids=numbered_shares(),
+        in_flight=PackedAllocations(),
+        features=features,
     )
     groups = PodGroups()
     demands = DemandReader(claim, groups.get, devices.in_flight)

@@ -60,7 +60,7 @@ class FastRun:
         admitted = self.admitted
         claims = ClaimBook(partial(admitted.stored, CLAIM_TEMPLATES))
         self.inventory = Inventory(nodes, gpus_are)
-        state = empty_state(claims.get)
+        state = empty_state(claims.get, admitted.features())
         self.simulation = self.acts(
             state,
             claims,
@@ -151,7 +151,7 @@ class FastRun:
             end=end - BEGIN,
             outages=outages,
             refusals=dict(self.tasks.refusals),
-            notes=list(unsupported.left_out(self.scenario.fleet)),
+            notes=[*unsupported.left_out(self.scenario.fleet), *self.admitted.created.notes()],
             complete=self.complete,
         )
 
