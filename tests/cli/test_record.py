@@ -47,7 +47,9 @@ def test_a_replay_tells_its_fidelity_and_then_what_if(week):
     assert float(there) == float(here) > float(then)
 
 
-def test_a_replay_under_another_release_tells_what_it_drops(week):
+def test_a_replay_under_another_release_tells_what_it_drops(tmp_path):
+    nodes = [{"name": "n", "cpu": 4, "gpus": 1, "model": "a"}]
+    _, week = recorded(tmp_path, SMALL | {"fleet": {"nodes": nodes}})
     result = run("replay", week, "--kubernetes-version", "1.33")
     assert result.exit_code == 0, result.output
     (head,) = [line for line in result.stdout.splitlines() if "what-if" in line]
