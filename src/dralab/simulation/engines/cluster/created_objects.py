@@ -70,7 +70,7 @@ class CreatedObjects:
         None: the release that the scenario asks for does. The pods of a Job get its run time.
         """
         try:
-            return self._create(self.without_gates(given), pods)
+            return self._create(self.without_gates(dict(given)), pods)
         except ApiError as error:
             if self._release == MIXED or error.reason == "AlreadyExists":
                 raise
