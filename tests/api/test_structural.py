@@ -94,7 +94,6 @@ def test_unknown_fields_are_named_and_pruned():
         "items": [{"k": "a", "z": 0}],
         "labels": {"l": "v"},
     }
-    assert structural.unknown_fields(SCHEMA, value) == ["bogus", "items[0].z"]
     assert structural.prune(SCHEMA, value) == ["bogus", "items[0].z"]
     assert value == {"name": "a", "free": {"x": 1}, "items": [{"k": "a"}], "labels": {"l": "v"}}
 
@@ -168,7 +167,7 @@ json_values = st.recursive(
 @given(json_values)
 def test_what_was_pruned_has_no_unknown_fields_left(value):
     structural.prune(SCHEMA, value)
-    assert structural.unknown_fields(SCHEMA, value) == []
+    assert structural.prune(SCHEMA, value) == []
 
 
 class Compared(str):

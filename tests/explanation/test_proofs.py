@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, seed, settings
@@ -14,9 +15,9 @@ from dralab.allocation.outcome import Allocated
 from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.explanation.codes import CODES
-from dralab.explanation.conditions import conditions_of, without
+from dralab.explanation.conditions import Condition, conditions_of, remedies, without
 from dralab.explanation.diagnose import diagnose
-from dralab.explanation.questions import explain
+from dralab.explanation.questions import MOST_GROUPS, FleetQuestions, NodeGroup, node_groups
 from dralab.explanation.text import Why
 from problems import Case, TooBigError, by_cel, cases, matches, tried
 from relaxing import helped, relaxed
@@ -26,6 +27,48 @@ FUZZ = SHARED / "cases" / "fuzz-cases.json"
 
 HELPED: Counter[str] = Counter()
 """How many helps of each kind were confirmed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """All that is known of why claims cannot be allocated.
+
+    `conflict` are conditions that alone are infeasible on every node, and without any one of
+    which they are feasible on some node. Each of `remedies` is a set of conditions without which
+    all of the claims are feasible, and which cannot be smaller. Both are empty where they could
+    not be settled within the number of questions (`settled` is False then). What is in use or
+    tainted is a condition on the nodes `weighed`; on the others it is taken as given.
+    """
+
+    groups: tuple[NodeGroup, ...]
+    conflict: tuple[Condition, ...] = ()
+    weighed: tuple[str, ...] = ()
+    remedies: tuple[tuple[Condition, ...], ...] = ()
+    error: str = ""
+    settled: bool = True
+
+
+def explain(problem, nodes):
+    """Explain why no node can serve the claims of a problem; None if one can."""
+    asking = FleetQuestions(problem, nodes)
+    places = asking.places
+    first = asking.everywhere()
+    if first is True:
+        return None
+    groups = node_groups(asking)
+    if first is None:
+        return Explanation(groups=groups, settled=False)
+    core, weighed = asking.conflict()
+    conditions = conditions_of(problem, [place.view for place in places[:MOST_GROUPS]])
+    found = remedies(conditions, lambda dropped: asking.among(dropped, places[:MOST_GROUPS]))
+    return Explanation(
+        groups=groups,
+        conflict=core or (),
+        weighed=tuple(place.view.node.name for place in weighed),
+        remedies=found,
+        error=asking.error,
+        settled=bool(core) and bool(found) and not asking.unsettled,
+    )
 
 
 def feasible(case, dropped=(), matches_=matches, limit=20_000):

@@ -1,11 +1,8 @@
 """`allocate`: devices for the claims of one pod on one node, as a function of a snapshot."""
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 
 from dralab.allocation.outcome import Allocated, Outcome, Unknown, Unsatisfiable
-from dralab.allocation.policy.choosing import LikelyRequests, chosen_by, likely_requests, worth_on
-from dralab.allocation.policy.policies import Policy
 from dralab.allocation.pools import PoolView, SliceCatalog
 from dralab.allocation.problem import Node, Problem
 from dralab.allocation.results import ShareIds, allocations
@@ -50,89 +47,16 @@ def allocate(
     try:
         view = (catalog or SliceCatalog(problem.slices)).view(node, problem.features)
     except SelectorError as error:
-        return _unreadable(error)
+        return Unsatisfiable(error=f"gather pool information: {error}", fatal=True)
     ids = share_ids or numbered_shares()
-    return _judged(problem, view, budget, ids, None)[0]
+    return allocate_on(problem, view, budget=budget, share_ids=ids)
 
 
-def _unreadable(error: SelectorError) -> Unsatisfiable:
-    return Unsatisfiable(error=f"gather pool information: {error}", fatal=True)
-
-
-def allocate_on(
-    problem: Problem,
-    view: PoolView,
-    *,
-    budget: int,
-    share_ids: ShareIds,
-    policy: Policy | None = None,
-) -> Outcome:
+def allocate_on(problem: Problem, view: PoolView, *, budget: int, share_ids: ShareIds) -> Outcome:
     """Return the devices of every claim among the pools of a view."""
-    by = _by(problem, policy)
-    return _judged(problem, view, budget, share_ids, by)[0]
-
-
-def place(
-    problem: Problem,
-    nodes: Iterable[Node],
-    *,
-    policy: Policy | None = None,
-    budget: int = DEFAULT_BUDGET,
-    share_ids: Callable[[], str] | None = None,
-    catalog: SliceCatalog | None = None,
-) -> tuple[Node | None, Outcome]:
-    """Return the node for the claims, and their devices there; None if no node will do.
-
-    Without a policy it is the first node on which they fit; with one, the node whose choice costs
-    least. A fatal error ends the search at once, as on Kubernetes.
-    """
-    catalog = catalog or SliceCatalog(problem.slices)
-    share_ids = share_ids or numbered_shares()
-    by = _by(problem, policy)
-    best: tuple[float, Node, Outcome] | None = None
-    last: Outcome = Unsatisfiable()
-    for node in nodes:
-        try:
-            view = catalog.view(node, problem.features)
-        except SelectorError as error:
-            return None, _unreadable(error)
-        outcome, cost = _judged(problem, view, budget, share_ids, by)
-        if isinstance(outcome, Allocated):
-            if policy is None:
-                return node, outcome
-            if best is None or cost < best[0]:
-                best = cost, node, outcome
-        elif isinstance(outcome, Unsatisfiable) and outcome.fatal:
-            return None, outcome
-        elif not isinstance(last, Unknown):
-            last = outcome
-    return (best[1], best[2]) if best is not None else (None, last)
-
-
-class _RankingKey(NamedTuple):
-    """A policy, and the requests that it expects."""
-
-    policy: Policy
-    demand: LikelyRequests
-
-
-def _by(problem: Problem, policy: Policy | None) -> _RankingKey | None:
-    if policy is None:
-        return None
-    return _RankingKey(policy, likely_requests(policy, problem.classes, problem.features))
-
-
-def _judged(
-    problem: Problem,
-    view: PoolView,
-    budget: int,
-    share_ids: ShareIds,
-    by: _RankingKey | None,
-) -> tuple[Outcome, float]:
     if not problem.claims:
-        return Allocated(claims=()), 0.0
+        return Allocated(claims=())
     effort = Effort(budget)
-    cost = 0.0
     try:
         setup = prepare(
             NodeDevices(view, problem.features),
@@ -141,22 +65,16 @@ def _judged(
             problem.features,
             problem.in_use,
         )
-        if by is None:
-            picked = solve(setup, effort)
-        else:
-            worth = worth_on(setup.node_devices, setup.eligibility, by.demand, setup.requests)
-            found = chosen_by(by.policy, setup, effort, worth)
-            picked, cost = found if found is not None else (None, 0.0)
+        picked = solve(setup, effort)
     except RefusedError as error:
-        return Unsatisfiable(error=str(error), fatal=True, facts=(error.fact,)), cost
+        return Unsatisfiable(error=str(error), fatal=True, facts=(error.fact,))
     except SearchError as error:
-        return Unsatisfiable(error=str(error), fatal=True, steps=effort.steps), cost
+        return Unsatisfiable(error=str(error), fatal=True, steps=effort.steps)
     except BudgetError:
-        return Unknown(budget=budget, steps=effort.steps), cost
+        return Unknown(budget=budget, steps=effort.steps)
     if picked is None:
-        return _unsatisfiable(setup, effort), cost
-    claims = allocations(setup, picked, share_ids)
-    return Allocated(claims=claims, steps=effort.steps), cost
+        return _unsatisfiable(setup, effort)
+    return Allocated(claims=allocations(setup, picked, share_ids), steps=effort.steps)
 
 
 def _unsatisfiable(setup: SearchSetup, effort: Effort) -> Unsatisfiable:

@@ -399,10 +399,6 @@ class Fleet:
         """
         self.hold(holds(allocation))
 
-    def mark_all_in_use(self, allocations: Iterable[JsonObject]) -> None:
-        """Do what `mark_in_use` does for each of many; equal pools in equal use cost little."""
-        self._touch(self.use.mark_all(map(holds, allocations)))
-
     def release(self, allocation: JsonObject) -> None:
         """Give back the devices of an allocation."""
         self.give_back(holds(allocation))

@@ -9,7 +9,6 @@ from dralab.api.fields import FieldError
 from dralab.api.rules import RuleTables
 
 REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", re.ASCII)
-STATUSES: Final = ("False", "True", "Unknown")
 RULES: Final = RuleTables(globals())
 
 

@@ -83,20 +83,13 @@ def effort(schema: Schema) -> float:
     return max(own, *below, 0) + sum(effort(each) for each in branches if isinstance(each, dict))
 
 
-def unknown_fields(schema: Schema, value: Any, path: str = "") -> list[str]:
-    """Return the paths of fields that the schema does not know, in the order of the value."""
-    found: list[str] = []
-    _visit(schema, value, path, found, prune=False)
-    return found
-
-
 def prune(schema: Schema, value: Any) -> list[str]:
     """Drop, in place, the fields that the schema does not know; return their paths.
 
     With them go nulls of fields that are not nullable and have no default.
     """
     found: list[str] = []
-    _visit(schema, value, "", found, prune=True)
+    _prune(schema, value, "", found)
     drop_nulls(schema, value)
     return found
 
@@ -412,12 +405,12 @@ def _breaks(schema: Schema, value: Any, path: str, depth: int) -> bool:
     return next(_check(schema, value, path, depth + 1), None) is not None
 
 
-def _visit(schema: Schema, value: Any, path: str, found: list[str], *, prune: bool) -> None:
+def _prune(schema: Schema, value: Any, path: str, found: list[str]) -> None:
     if isinstance(value, list):
         items = schema.get("items")
         if isinstance(items, dict):
             for index, item in enumerate(value):
-                _visit(items, item, f"{path}[{index}]", found, prune=prune)
+                _prune(items, item, f"{path}[{index}]", found)
         return
     if not isinstance(value, dict):
         return
@@ -430,15 +423,14 @@ def _visit(schema: Schema, value: Any, path: str, found: list[str], *, prune: bo
         if embedded and name in {"apiVersion", "kind", "metadata"}:
             # Whatever its schema says, metadata has the fields of ObjectMeta (`objectmeta`).
             if name == "metadata":
-                _visit(OBJECT_META, value[name], where, found, prune=prune)
+                _prune(OBJECT_META, value[name], where, found)
         elif name in properties:
-            _visit(properties[name], value[name], where, found, prune=prune)
+            _prune(properties[name], value[name], where, found)
         elif isinstance(extra, dict):
-            _visit(extra, value[name], where, found, prune=prune)
+            _prune(extra, value[name], where, found)
         elif not keeps and (properties or schema.get("type") == "object"):
             found.append(where)
-            if prune:
-                del value[name]
+            del value[name]
 
 
 def _join(path: str, name: str) -> str:

@@ -19,7 +19,6 @@ from dralab.values.records import dataclass
 from dralab.values.version import Version
 
 MAX_COST: Final = 1_000_000
-MAX_LENGTH: Final = 10 * 1024
 MAX_DOMAIN: Final = 63
 MAX_ID: Final = 32
 MAX_DRIVER: Final = 63

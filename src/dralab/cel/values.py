@@ -294,8 +294,6 @@ def shown_key(key: object) -> str:
     return str(key)
 
 
-# Types whose values are equal exactly when Python says so.
-PLAIN: Final = frozenset({str, bytes, type(None), TypeValue, Quantity, Version, Address, Cidr})
 NUMERIC: Final = frozenset({int, Uint, float})
 MAPS: Final = frozenset({Map, BoolMap, DefaultMap, LazyMap, Message})
 

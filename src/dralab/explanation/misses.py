@@ -33,7 +33,6 @@ from dralab.values.quantity import parse as parse_quantity
 from dralab.values.records import dataclass
 from dralab.values.version import Version
 
-MOST_VALUES: Final = 6
 MOST_EXAMPLES: Final = 3
 THRESHOLDS: Final = frozenset({"<", "<=", ">", ">="})
 COMPILER: Final = CelSelectorCompiler()

@@ -25,7 +25,6 @@ from dralab.explanation.conditions import (
     conditions_of,
     conflict,
     released,
-    remedies,
     with_each,
     without,
 )
@@ -398,11 +397,10 @@ class FleetQuestions:
         asked, places = problem or self.problem, self.emptied if empty else self._near(nodes)
         return _first_yes(self._ask(asked, place, freed) for place in places)
 
-    def servers(self, problem: Problem | None = None, *, empty: bool = False) -> list[AlikeNodes]:
-        """Return the nodes that can serve a problem."""
-        asked = problem or self.problem
+    def servers(self, *, empty: bool = False) -> list[AlikeNodes]:
+        """Return the nodes that can serve the problem; `empty`: with every device released."""
         places = self.emptied if empty else self.places
-        return [place for place in places if self._ask(asked, place, frozenset())]
+        return [place for place in places if self._ask(self.problem, place, frozenset())]
 
     def _near(self, nodes: AbstractSet[str]) -> Iterator[AlikeNodes]:
         if not nodes:
@@ -461,58 +459,6 @@ class NodeGroup:
 
     nodes: tuple[str, ...]
     facts: tuple[Fact, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """Why claims cannot be allocated.
-
-    `conflict` are conditions that alone are infeasible on every node, and without any one of
-    which they are feasible on some node. Each of `remedies` is a set of conditions without which
-    all of the claims are feasible, and which cannot be smaller. Both are empty where they could
-    not be settled within the number of questions (`settled` is False then). What is in use or
-    tainted is a condition on the nodes `weighed`; on the others it is taken as given.
-    """
-
-    groups: tuple[NodeGroup, ...]
-    conflict: tuple[Condition, ...] = ()
-    weighed: tuple[str, ...] = ()
-    remedies: tuple[tuple[Condition, ...], ...] = ()
-    error: str = ""
-    settled: bool = True
-
-
-def explain(
-    problem: Problem,
-    nodes: Sequence[Node],
-    *,
-    budget: int = DEFAULT_BUDGET,
-    questions: int = MOST_QUESTIONS,
-    catalog: SliceCatalog | None = None,
-) -> Explanation | None:
-    """Explain why no node can serve the claims of a problem; None if one can.
-
-    `budget` limits the steps of each question to the allocator, `questions` their number.
-    """
-    asking = FleetQuestions(problem, nodes, catalog=catalog, budget=budget, questions=questions)
-    places = asking.places
-    first = asking.everywhere()
-    if first is True:
-        return None
-    groups = node_groups(asking)
-    if first is None:
-        return Explanation(groups=groups, settled=False)
-    core, weighed = asking.conflict()
-    conditions = conditions_of(problem, [place.view for place in places[:MOST_GROUPS]])
-    found = remedies(conditions, lambda dropped: asking.among(dropped, places[:MOST_GROUPS]))
-    return Explanation(
-        groups=groups,
-        conflict=core or (),
-        weighed=tuple(place.view.node.name for place in weighed),
-        remedies=found,
-        error=asking.error,
-        settled=bool(core) and bool(found) and not asking.unsettled,
-    )
 
 
 def node_groups(asking: FleetQuestions, *, empty: bool = False) -> tuple[NodeGroup, ...]:

@@ -30,7 +30,6 @@ from dralab.scheduling import reasons
 from dralab.scheduling.reasons import Reason, unavailable
 
 MOST_CONDITIONS: Final = 3
-ALL: Final = 1 << 20
 BLOCKED: Final = {
     "in-use": "in use", "taint": "tainted", "capacity": "without the room",
     "counters": "blocked by other parts", "groups": "of another group",

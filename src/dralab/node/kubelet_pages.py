@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from dralab.node.kubelets import Kubelets
 
 HEALTH: Final = ["healthz"]
-# Not a kubelet's: the sockets of drivers, for `dralab node --status`.
-PLUGINS: Final = ["plugins"]
 NAMES_OF_STREAMS: Final = {theirs: ours for ours, theirs in STREAMS.items()}
 
 

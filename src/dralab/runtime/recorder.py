@@ -33,7 +33,6 @@ RECORDED: Final = tuple(each for each in COLLECTIONS if each.kind in KINDS)
 # After so many seconds in which something has changed, it is noted how far the file goes.
 MARKS: Final = 60
 Rename = Callable[[JsonDict], JsonDict]
-Told = Callable[[str], None]
 
 
 def role(name: str) -> JsonDict:

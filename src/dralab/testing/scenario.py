@@ -56,8 +56,6 @@ from dralab.values.json_schema import FILE, PYTHON, TEXT, JsonSchema, document
 from dralab.values.json_types import JsonDict
 from dralab.virtualtime import unavailable
 
-SCHEDULER: Final = "scheduler"
-NODES: Final = "nodes"
 PROGRAM: Final = "program"
 PAUSE: Final = 5 * SECOND
 LISTS: Final = ("consistent", "cached")

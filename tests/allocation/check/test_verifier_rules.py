@@ -8,7 +8,6 @@ from dralab.allocation.check.verification import (
     DeviceKey,
     HeldDevice,
     Verifier,
-    held_by,
 )
 from problems import matches
 
@@ -455,15 +454,3 @@ def test_a_device_that_is_not_shared_has_to_have_the_capacity_alone():
     for wanted, fine in (({"m": "4"}, True), ({"m": "5"}, False), ({"n": "1"}, False)):
         made = claim("c", request("r", capacity={"requests": wanted}))
         assert (problems(slices, made, result("d0")) == []) is fine
-
-
-def test_what_claims_hold():
-    def held(*results):
-        return claim("o", status={"allocation": {"devices": {"results": list(results)}}})
-
-    part = result("d1", shareID=SHARE, consumedCapacity={"m": "1"})
-    found = held_by([held(result("d0"), part, result("d2", adminAccess=True)), ONE, held()])
-    assert found == [
-        HeldDevice(DeviceKey("a", "p", "d0"), False, {}),
-        HeldDevice(DeviceKey("a", "p", "d1"), True, {"m": "1"}),
-    ]

@@ -520,19 +520,6 @@ class Verifier:
                 yield f"{said}: consumed capacity differs from the request"
 
 
-def held_by(claims: Sequence[JsonObject]) -> list[HeldDevice]:
-    """Return what allocated claims hold; admin access holds nothing."""
-    found = []
-    for claim in claims:
-        allocation = (claim.get("status") or {}).get("allocation") or {}
-        for result in (allocation.get("devices") or {}).get("results") or ():
-            if not result.get("adminAccess"):
-                key = DeviceKey(result["driver"], result["pool"], result["device"])
-                share = bool(result.get("shareID"))
-                found.append(HeldDevice(key, share, result.get("consumedCapacity") or {}))
-    return found
-
-
 def _tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
     if toleration.get("effect") and toleration["effect"] != taint["effect"]:
         return False

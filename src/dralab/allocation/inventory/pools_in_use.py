@@ -131,32 +131,6 @@ class PoolsInUse:
             nodes |= record.nodes
         return nodes
 
-    def mark_all(self, allocations: Iterable[Iterable[Holding]]) -> int:
-        """Do what `mark` does for each of many; equal pools in equal use cost little."""
-        taken: dict[int, Taking] = {}
-        for parts in allocations:
-            for index, part in self.devices_of(parts).items():
-                taken.setdefault(index, []).extend(part)
-        known: dict[object, PoolState] = {}
-        nodes = 0
-        for index, part in taken.items():
-            record = self.pools.records[index]
-            for inside, amounts in part:
-                self.held[index] |= 1 << inside
-                if amounts is None:
-                    self.whole[index] |= 1 << inside
-                else:
-                    self.sharers[index, inside] = self.sharers.get((index, inside), 0) + 1
-            held, whole = self.held[index], self.whole[index]
-            key = (self.states[index], tuple(part), held, whole)
-            state = known.get(key)
-            if state is None:
-                state = record.shape.holding(self.states[index], tuple(part), held, whole)
-                known[key] = state
-            self.states[index] = state
-            nodes |= record.nodes
-        return nodes
-
     def release(self, held: Iterable[Holding]) -> int:
         """Give back the devices of an allocation; return the nodes that see their pools."""
         nodes = 0

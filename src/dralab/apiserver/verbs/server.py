@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from dralab.api.extended import Check, ExtendedStrategy, Fields, Mend
 from dralab.api.kinds import Kind, Kinds
@@ -11,10 +11,8 @@ from dralab.apiserver.storage import Stored
 from dralab.apiserver.verbs import creating, deleting
 from dralab.apiserver.verbs.crds import CustomResources
 from dralab.apiserver.verbs.state.context import Context, Scope
-from dralab.apiserver.verbs.state.options import PLAINLY, DeleteOptions, ListOptions
+from dralab.apiserver.verbs.state.options import PLAINLY, DeleteOptions
 from dralab.values.json_types import JsonDict
-
-EVERYTHING: Final = ListOptions()
 
 
 class Resources:

@@ -1,15 +1,12 @@
 """Nodes and pods of a scenario as objects that any scheduler understands."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from dralab.api.kinds import Kind
 from dralab.kernel.clock import rfc3339
-from dralab.runtime.client import Resource
-from dralab.scenarios.errors import InputError
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode, PodRequest
-from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.json_types import JsonDict
 
 GPU: Final = "nvidia.com/gpu"
 MODEL_LABEL: Final = "nvidia.com/gpu.product"
@@ -18,16 +15,6 @@ GPU_DRIVER: Final = "gpu.simulation.dralab.dev"
 GPU_CLASS: Final = "gpu"
 GPU_PREFIX: Final = "gpu-"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-
-
-def resource_of(body: JsonObject, kinds: Iterable[Kind]) -> Resource:
-    """Return the collection of a scenario's object. InputError: no server serves it."""
-    group, _, version = str(body.get("apiVersion", "")).rpartition("/")
-    for kind in kinds:
-        if (kind.group, kind.version, kind.kind) == (group, version, body.get("kind")):
-            return Resource(kind.group, kind.version, kind.plural, kind.namespaced)
-    title = f"{body.get('kind')} {(body.get('metadata') or {}).get('name')}"
-    raise InputError("workload", f"{body.get('apiVersion')} is not served", where=title)
 
 
 def node(spec: GpuNode, now: int, given: Mapping[str, Any] | None = None) -> JsonDict:

@@ -68,10 +68,36 @@ def test_the_files_say_what_batsims_files_say(testdata, scheduler):
     assert {key: ours[key] for key in compared} == {key: golden[key] for key in compared}
 
 
+def totals(rows):
+    """Recompute the times of `schedule.csv` from the rows of any `jobs.csv`, read by name.
+
+    Empty fields are those of refused jobs.
+    """
+    ran = [row for row in rows if row.get("starting_time")]
+    count = len(rows)
+
+    def column(name):
+        return [float(row[name]) for row in ran]
+
+    waits, turnarounds = column("waiting_time"), column("turnaround_time")
+    stretches = column("stretch")
+    return {
+        "makespan": max(column("finish_time"), default=0.0),
+        "max_slowdown": max(stretches, default=0.0),
+        "max_turnaround_time": max(turnarounds, default=0.0),
+        "max_waiting_time": max(waits, default=0.0),
+        "mean_slowdown": sum(stretches) / count if count else 0.0,
+        "mean_turnaround_time": sum(turnarounds) / count if count else 0.0,
+        "mean_waiting_time": sum(waits) / count if count else 0.0,
+        "nb_jobs": float(count),
+        "nb_jobs_success": float(sum(row["success"] == "1" for row in rows)),
+    }
+
+
 @pytest.mark.parametrize("scheduler", ["easy", "conservative"])
 def test_the_totals_of_a_golden_jobs_file_are_those_of_its_schedule_file(testdata, scheduler):
     folder = testdata(*MEDIUM) / scheduler
-    ours = outputs.totals(rows_of(folder / "out_jobs.csv"))
+    ours = totals(rows_of(folder / "out_jobs.csv"))
     golden = rows_of(folder / "out_schedule.csv")[0]
     assert {k: f"{v:.4f}" for k, v in ours.items()} == {
         key: f"{float(golden[key]):.4f}" for key in ours

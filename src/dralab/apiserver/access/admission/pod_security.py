@@ -46,7 +46,6 @@ PODS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 CHECKED: Final = ("", "ephemeralcontainers")  # subresources that change what a pod may do
 MOST: Final = 3_000  # pods that a change of a namespace looks at
-SHOWN: Final = 5  # pods that a warning names
 
 
 @dataclass(frozen=True, slots=True)

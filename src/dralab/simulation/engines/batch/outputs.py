@@ -4,7 +4,7 @@
 written as 0 so that the same input gives the same bytes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -205,32 +205,6 @@ def pstate_changes_csv(simulation: BatchSimulation) -> str:
         for row in simulation.hosts.pstate_rows
     )
     return _lines(PSTATE_COLUMNS, rows)
-
-
-def totals(rows: Sequence[Mapping[str, str]]) -> dict[str, float]:
-    """Recompute the times of `schedule.csv` from the rows of any `jobs.csv`, read by name.
-
-    Works for the newest header and for the oldest; empty fields are those of refused jobs.
-    """
-    ran = [row for row in rows if row.get("starting_time")]
-    count = len(rows)
-
-    def column(name: str) -> list[float]:
-        return [float(row[name]) for row in ran]
-
-    waits, turnarounds = column("waiting_time"), column("turnaround_time")
-    stretches = column("stretch")
-    return {
-        "makespan": max(column("finish_time"), default=0.0),
-        "max_slowdown": max(stretches, default=0.0),
-        "max_turnaround_time": max(turnarounds, default=0.0),
-        "max_waiting_time": max(waits, default=0.0),
-        "mean_slowdown": sum(stretches) / count if count else 0.0,
-        "mean_turnaround_time": sum(turnarounds) / count if count else 0.0,
-        "mean_waiting_time": sum(waits) / count if count else 0.0,
-        "nb_jobs": float(count),
-        "nb_jobs_success": float(sum(row["success"] == "1" for row in rows)),
-    }
 
 
 def _lines(header: str, rows: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from dralab.api.gated_fields import paths_of, uses, without
@@ -14,6 +15,7 @@ from dralab.drivers.driver import AllocatedClaim, AllocatedDevice, Driver
 from dralab.objects.metadata import NamespacedName, metadata_of, spec_of
 from dralab.runtime.client import Resource, amend
 from dralab.runtime.resources import resource_of
+from dralab.scenarios.errors import InputError
 from dralab.simulation.engines.cluster.containers import annotation
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario.fleet import GPU_RESOURCES
@@ -128,6 +130,21 @@ class CreatedObjects:
         elif kind == "ResourceSlice":
             self.expect(body)
         return self.cluster.client.create(resource, body, namespace)
+
+    def create_written(
+        self, body: Mapping[str, Any], file: Path, where: str, pods: Sequence[Pod]
+    ) -> JsonDict | None:
+        """Create an object of a part of a scenario's file, as `create` does. InputError."""
+        title = f"{where}: {body.get('kind')} {metadata_of(body).get('name')}"
+        try:
+            return self.create(body, pods)
+        except ApiError as error:
+            raise InputError(file, error.message, where=title) from None
+        except InputError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            problem = f"has a field of the wrong kind: {error!r}"
+            raise InputError(file, problem, where=title) from None
 
     def change(self, arrival: Arrival) -> bool:
         """Change an object to what it is then, or delete it; False if there is none. ApiError."""

@@ -66,7 +66,6 @@ from dralab.simulation.scenario.recorded import pod_running
 from dralab.simulation.scenario.scenario import Scenario, digest
 from dralab.values.json_types import JsonDict
 
-NAME: Final = "dralab"
 # If nothing has changed for so long, and nothing is certain to end or come, the run is over.
 QUIET_LIMIT: Final = 600 * SECOND
 # Explaining takes longer than scheduling; after so many, the rest get the short sentence.
@@ -345,14 +344,7 @@ class ClusterRun:
                 self.nodes.add(replace(node, gpus=0, model=""))
 
     def _create(self, body: Mapping[str, Any], where: str) -> None:
-        try:
-            self.created_objects.create(body, self.work)
-        except ApiError as error:
-            raise self._wrong(f"{body.get('kind')}", error, where) from None
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            problem = f"has a field of the wrong kind: {error!r}"
-            place = f"{where}: {body.get('kind')}"
-            raise InputError(self.scenario.file, problem, where=place) from None
+        self.created_objects.create_written(body, self.scenario.file, where, self.work)
 
     def _arrive(self, task: ClusterTask) -> None:
         self.tasks.wait(task, 1)

@@ -14,7 +14,14 @@ from dralab.apiserver.storage import Key
 from dralab.cluster import Cluster
 from dralab.objects.claims import pod_claims
 from dralab.objects.metadata import metadata_of, spec_of, status_of
-from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, NAMESPACES, PODS, PRIORITY_CLASSES
+from dralab.runtime.resources import (
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    NAMESPACES,
+    PODS,
+    PRIORITY_CLASSES,
+    resource_of,
+)
 from dralab.scenarios.errors import InputError
 from dralab.simulation.engines import objects
 from dralab.simulation.lifecycle.model import Pod
@@ -67,10 +74,10 @@ class Submission:
             metadata = made.setdefault("metadata", {})
             metadata.pop("resourceVersion", None)
             metadata.pop("uid", None)
-            resource = objects.resource_of(made, self.cluster.server.resources.kinds)
-            namespace = (metadata.get("namespace") or "default") if resource.namespaced else ""
-            self.namespace(namespace)
             try:
+                resource = resource_of(self.cluster.server.resources.kinds, made)
+                namespace = (metadata.get("namespace") or "default") if resource.namespaced else ""
+                self.namespace(namespace)
                 self.cluster.client.create(resource, made, namespace)
             except ApiError as error:
                 title = f"{made.get('kind')} {metadata.get('name')}"

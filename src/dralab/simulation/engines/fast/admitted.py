@@ -121,18 +121,9 @@ class AdmittedObjects:
 
         None: the release that the scenario asks for does.
         """
-        title = f"{where}: {body.get('kind')} {metadata_of(body).get('name')}"
-        try:
-            if where == "workload":
-                self.bodies.namespace(str(metadata_of(body).get("namespace") or "default"))
-            return self.created.create(body, self.pods)
-        except ApiError as error:
-            raise InputError(self.file, error.message, where=title) from None
-        except InputError:
-            raise
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            problem = f"has a field of the wrong kind: {error!r}"
-            raise InputError(self.file, problem, where=title) from None
+        if where == "workload":
+            self.bodies.namespace(str(metadata_of(body).get("namespace") or "default"))
+        return self.created.create_written(body, self.file, where, self.pods)
 
     def stored(self, resource: Resource, key: NamespacedName) -> JsonDict | None:
         """Return an object; None if it does not exist. It is taken never to change."""
