@@ -11,6 +11,7 @@ from dralab.api.snapshots.files import written
 from dralab.api.snapshots.kept_fields import kept
 from dralab.api.snapshots.recordings import Recording
 from dralab.cli.main import main
+from dralab.lab.runs import simulate
 from dralab.runtime.histories import AuditLog
 from dralab.runtime.resources import NODES, PODS
 from dralab.simulation.fidelity import result_of
@@ -161,12 +162,109 @@ def test_a_series_of_snapshots_is_a_recording(tmp_path):
     assert tasks["p"].ended == 4200 * S
 
 
-def test_a_trace_of_simkube_is_refused_with_a_reason(tmp_path):
-    trace = tmp_path / "week.sktrace"
-    trace.write_bytes(b"\x85\xa7version\x02\xa6config\x80")
-    result = run("record", "-f", trace, "--write", tmp_path / "w")
-    assert result.exit_code == 2
-    assert "neither nodes nor which pod ran where" in result.stderr
+# --- traces of SimKube --------------------------------------------------------------------------
+
+
+def owner(kind, name, version="apps/v1", **spec):
+    container = {"name": "c", "resources": {"requests": {"cpu": "2"}}}
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
+    if kind == "CronJob":
+        spec["jobTemplate"] = {"spec": {"template": template}}
+    elif kind == "Pod":
+        spec = template["spec"]
+    else:
+        spec["template"] = template
+    metadata = {"name": name, "namespace": "ml"}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def applied(when, *objects, deleted=()):
+    return {
+        "ts": 1_800_000_000 + when,
+        "applied_objs": list(objects),
+        "deleted_objs": list(deleted),
+    }
+
+
+@pytest.fixture
+def replay_of(tmp_path):
+    """Record a trace, and replay it on a node of 4 CPUs; return the pods, and what was told."""
+    msgpack = pytest.importorskip("msgpack", reason="the extra simkube is not installed")
+    nodes, week = tmp_path / "nodes.yaml", tmp_path / "week.dralab"
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    nodes.write_text(json.dumps(a_node() | {"status": {"allocatable": amounts}}))
+
+    def replay(*events, lives=None, version=2):
+        trace = tmp_path / "week.sktrace"
+        tracked = {"apps/v1.Deployment": {}, "batch/v1.CronJob": {"trackLifecycle": True}}
+        content = {"version": version, "config": {"trackedObjects": tracked}, "events": events,
+                   "index": {}, "pod_lifecycles": lives or {}}  # fmt: skip
+        trace.write_bytes(msgpack.packb(content))
+        made = run("record", "-f", trace, "-f", nodes, "--write", week)
+        if made.exit_code:
+            return [], made.stderr
+        result = run("replay", week, "--write", tmp_path / "out")
+        assert result.exit_code == 0, result.output
+        tasks = simulate(week).tasks.rows
+        return tasks, made.stderr + result.stdout
+
+    return replay
+
+
+def times(tasks):
+    """The times of pods in seconds, by name: arrival, start, end."""
+    return {
+        task[0].removeprefix("ml/"): tuple(task[at] and float(task[at]) for at in (3, 5, 6))
+        for task in tasks
+    }
+
+
+def test_replicas_of_simkube_are_there_from_their_change_to_the_next(replay_of):
+    tasks, told = replay_of(
+        applied(0, owner("Deployment", "web", replicas=1)),
+        applied(50, owner("Deployment", "web", replicas=2)),
+        applied(80, owner("Deployment", "web", replicas=1)),
+        applied(100, deleted=[owner("Deployment", "web")]),
+    )
+    assert times(tasks) == {"web-0": (0, 0, 100), "web-1": (50, 50, 80)}
+    assert "2 pods ran on nodes that the recording does not tell" in told
+
+
+def test_pods_whose_lives_simkube_knows_run_as_long_as_they_ran(replay_of):
+    begin = 1_800_000_000
+    lives = {("batch/v1.CronJob", "ml/each"): {7: [
+        {"Finished": [begin + 10, begin + 40]},
+        {"Finished": [begin + 10, begin + 40]},
+        {"Finished": [begin + 20, begin + 40]},
+        {"Running": begin + 60},
+        "Empty",
+    ]}}  # fmt: skip
+    tasks, _ = replay_of(applied(0, owner("CronJob", "each", "batch/v1")), applied(90), lives=lives)
+    # The third finds no room: a replay knows no end but as long as it ran.
+    assert times(tasks) == {
+        "each-0": (10, 10, 40), "each-1": (10, 10, 40), "each-2": (20, 40, 60),
+        "each-3": (60, 60, None),
+    }  # fmt: skip
+
+
+def test_what_a_trace_of_simkube_does_not_know_is_told(replay_of):
+    _, told = replay_of(applied(0, owner("CronJob", "each", "batch/v1"), owner("Pod", "p", "v1")))
+    assert "not in the trace: the pods of 1 times a batch/v1.CronJob" in told
+
+
+@pytest.mark.parametrize(
+    ("events", "version", "problem"),
+    [
+        ([], 2, "is not a trace of SimKube"),
+        ([{"ts": 1}], 2, "is not a trace of SimKube"),
+        ([applied(0)], 1, "version 1 is not known, only 2"),
+        ([applied(0, owner("Deployment", "web", replicas=10**9))], 2, "has 1000000000 replicas"),
+    ],
+)
+def test_a_trace_of_simkube_that_cannot_be_read_is_refused(replay_of, events, version, problem):
+    tasks, told = replay_of(*events, version=version)
+    assert tasks == []
+    assert problem in told
 
 
 @pytest.mark.thorough

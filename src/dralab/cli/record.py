@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -40,6 +41,7 @@ PATIENCE: Final = 10.0
   dralab record --write week.dralab --anonymize
   dralab record -f audit.log --write week.dralab
   dralab record -f mon.snapshot -f tue.snapshot --write week.dralab
+  dralab record -f trace.sktrace -f nodes.yaml --write week.dralab
 """
 )
 @options
@@ -68,8 +70,8 @@ def record(
     alone. A recorder that was ended, by whatever, continues the file; what happened meanwhile is
     taken from a list.
 
-    With -f, the recording is made of audit logs (events of the level RequestResponse), or of
-    several snapshots, must-gathers or dumps of one cluster.
+    With -f, the recording is made of audit logs (events of the level RequestResponse), of several
+    snapshots, must-gathers or dumps of one cluster, or of a trace of SimKube and a file with nodes.
     """
     from dralab.api.snapshots.errors import SnapshotError
 
@@ -131,29 +133,37 @@ def _convert(files: Sequence[str], path: Path, *, anonymize: bool) -> None:
     if path.exists():
         raise UnusableInput(f"{path} already exists; choose another file with --write")
     logs: list[bytes] = []
+    traces: list[bytes] = []
     snapshots: list[list[JsonDict]] = []
     for name in files:
         content = _content(name) if Path(name).is_file() else b""
         if histories.is_simkube_trace(content):
-            raise UnusableInput(
-                f"{name}: is a trace of SimKube, which is not read: it has the owners of pods, but "
-                "neither nodes nor which pod ran where"
-            )
-        if histories.is_audit_log(content):
+            traces.append(content)
+        elif histories.is_audit_log(content):
             logs += content.splitlines()
         else:
             source = InventorySource(files=(name,), connection=NO_CLUSTER)
             snapshots.append(objects.inventory(source))
     if logs and snapshots:
         raise click.UsageError("give either audit logs or snapshots with -f")
+    if len(traces) > 1 or (traces and (logs or len(snapshots) > 1)):
+        raise click.UsageError("give one trace of SimKube, and one file with nodes, with -f")
     with refusing(ValueError):
-        log = histories.AuditLog(logs)
+        log = histories.AuditLog(logs) if not traces else histories.SimkubeTrace(traces[0])
     file = opened(path, ", ".join(Path(name).name for name in files), anonymize=anonymize)
-    log.write(file)
-    histories.write_series(file, snapshots)
+    if isinstance(log, histories.SimkubeTrace):
+        fleet = [*chain.from_iterable(snapshots)]
+        log.write(file, fleet)
+        for kind, count in log.missing.items():
+            echo(f"not in the trace: the pods of {count} times a {kind}", err=True)
+        if not any(each["kind"] == "Node" for each in fleet):
+            echo("the trace has no nodes: give some with another -f, or in a scenario", err=True)
+    else:
+        log.write(file)
+        histories.write_series(file, snapshots)
+        for what, count in log.missing.most_common():
+            echo(f"not in the log: {count} times the object of a {what}", err=True)
     file.close()
-    for what, count in log.missing.most_common():
-        echo(f"not in the log: {count} times the object of a {what}", err=True)
     echo(f"recorded {file.changes:,} changes; {path} has {file.size:,} bytes", err=True)
 
 

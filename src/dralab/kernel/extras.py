@@ -17,6 +17,7 @@ EXTRAS: Final[Mapping[str, Sequence[str]]] = {
     "optimal": ("ortools",),
     "parquet": ("pyarrow",),
     "picture": ("matplotlib",),
+    "simkube": ("msgpack",),
     "training": ("scipy",),
     "uvloop": ("uvloop",),
     "workers": ("cloudpickle",),

@@ -82,10 +82,11 @@ def _samples(history: ClusterHistory) -> SampleColumns:
         }  # fmt: skip
         waits = {"waiting": 1, "asked": pod.request.cpu}
         steps.append((pod.arrives, waits))
-        if each.bound is not None:
-            steps.append((each.bound, held | {name: -by for name, by in waits.items()}))
+        begun = each.bound if each.bound is not None else each.started
+        if begun is not None:
+            steps.append((begun, held | {name: -by for name, by in waits.items()}))
         if each.ended is not None:
-            left = waits if each.bound is None else held
+            left = waits if begun is None else held
             steps.append((each.ended, {name: -by for name, by in left.items()} | {"ended": 1}))
     now: Counter[str] = Counter()
     samples = SampleColumns(0)
@@ -163,7 +164,8 @@ class Fidelity:
     """How near a replay comes to what happened.
 
     `placed` are the pods that got a node in both; `same_node` of them got the same one, and `near`
-    of these at the same time, but for `NEAR`. `waited` are those that got none in either.
+    of these at the same time, but for `NEAR`. `waited` are those that got none in either, `unknown`
+    those that ran on a node that the recording does not tell.
     """
 
     pods: int
@@ -171,6 +173,7 @@ class Fidelity:
     same_node: int
     near: int
     waited: int
+    unknown: int
     delays: Sequence[int]
     differences: Sequence[PodDifference]
 
@@ -182,6 +185,7 @@ class Fidelity:
             "same_node": self.same_node,
             "same_node_and_time": self.near,
             "waiting_in_both": self.waited,
+            "node_not_recorded": self.unknown,
             "bound_later_median": _seconds(_quantile(self.delays, 0.5)),
             "bound_later_most": _seconds(max(self.delays, key=abs, default=None)),
             "causes": dict(Counter(each.cause for each in self.differences).most_common()),
@@ -206,7 +210,7 @@ def fidelity(history: ClusterHistory, replayed: Result) -> Fidelity:
     here = {task.id: task for task in replayed.tasks}
     pairs = [(name, there[name], here.get(name)) for name in there]
     differences: list[PodDifference] = []
-    placed = same = near = waited = 0
+    placed = same = near = waited = unknown = 0
     delays: list[int] = []
     held: dict[str, str] = {}
     tainted = _tainted(history)
@@ -214,6 +218,9 @@ def fidelity(history: ClusterHistory, replayed: Result) -> Fidelity:
     for name, one, two in sorted(pairs, key=_first_bound):
         node, other = pods[name].node, _node(two, replayed)
         bound = None if two is None else two.bound
+        if not node and one.started is not None:
+            unknown += 1
+            continue
         if not node and not other:
             waited += 1
             continue
@@ -236,7 +243,7 @@ def fidelity(history: ClusterHistory, replayed: Result) -> Fidelity:
         for each in filter(None, (node, other)):
             held.setdefault(each, name)
     return Fidelity(
-        pods=len(pairs), placed=placed, same_node=same, near=near, waited=waited,
+        pods=len(pairs), placed=placed, same_node=same, near=near, waited=waited, unknown=unknown,
         delays=sorted(delays), differences=differences,
     )  # fmt: skip
 
@@ -320,8 +327,11 @@ def lines_of(found: Fidelity) -> Iterator[str]:
     """Yield the lines that tell of a fidelity."""
     data = found.structured()
     share = 100 * found.same_node / found.placed if found.placed else 100.0
-    yield f"{found.same_node} of {found.placed} pods on the same node ({share:.1f} %)"
-    yield f"{found.near} of them bound at the same time, within {NEAR // SECOND} s"
+    if found.placed or not found.unknown:
+        yield f"{found.same_node} of {found.placed} pods on the same node ({share:.1f} %)"
+        yield f"{found.near} of them bound at the same time, within {NEAR // SECOND} s"
+    if found.unknown:
+        yield f"{found.unknown} pods ran on nodes that the recording does not tell"
     if found.waited:
         yield f"{found.waited} pods waited in both"
     if found.delays:

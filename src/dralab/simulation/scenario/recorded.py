@@ -69,7 +69,6 @@ class PodHistory:
     def pod(self) -> Pod:
         """The pod of a scenario that arrives, runs and goes as this one did."""
         named = replace(of_object(self.body, self.arrives), name=self.name, owner="", gang="")
-        placed = self.bound is not None
         begun = self.started if self.started is not None else self.bound
         length = None if begun is None or self.ended is None else max(0, self.ended - begun)
         if length is not None and self.disrupted == PREEMPTED:
@@ -78,9 +77,9 @@ class PodHistory:
             named,
             body=replayed_pod(self.body, self.node if self.pinned else ""),
             duration=length,
-            starting=(begun or 0) - (self.bound or 0),
+            starting=0 if begun is None or self.bound is None else begun - self.bound,
             opens=self.opens,
-            leaves=None if placed else self.ended,
+            leaves=self.ended if begun is None else None,
             returns=not self.disrupted,
         )
 
