@@ -19,7 +19,8 @@ from dralab.objects.metadata import is_deleting
 from dralab.objects.pod_groups import is_loose as alone
 from dralab.objects.pod_groups import least_of
 from dralab.scheduler.scheduler import Scheduler
-from dralab.scheduling.group_placement import is_loose, place_tree, tree_of, unready
+from dralab.scheduling.group_placement import place_tree
+from dralab.scheduling.group_trees import is_loose, tree_of, unready
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.reasons import Reason
 from dralab.scheduling.state import PodPlacement, Refusal

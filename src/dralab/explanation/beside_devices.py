@@ -39,7 +39,7 @@ from dralab.objects.metadata import full_key, is_deleting, spec_of, status_of
 from dralab.objects.pod_groups import POD_GROUP
 from dralab.objects.quota import CLASS_SUFFIX
 from dralab.objects.requests import amount_of
-from dralab.scheduling.group_placement import by_group, tree_of
+from dralab.scheduling.group_trees import by_group, tree_of
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pod_question import PodQuestion
 from dralab.scheduling.pods import PodInfo

@@ -65,6 +65,8 @@ class PodGroups:
             POD_GROUP: {},
             COMPOSITE: {},
         }
+        # Counts the changes.
+        self.version = 0
         self._children: dict[NamespacedName, dict[tuple[GroupKind, str], None]] = {}
 
     def put(self, kind: GroupKind, obj: JsonDict) -> None:
@@ -77,6 +79,7 @@ class PodGroups:
 
     def remove(self, kind: GroupKind, key: NamespacedName) -> None:
         """Forget a group, if it is known."""
+        self.version += 1
         before = self._of_kind[kind].pop(key, None)
         if before is not None and (parent := parent_of(before)):
             self._children[NamespacedName(key.namespace, parent)].pop((kind, key.name), None)

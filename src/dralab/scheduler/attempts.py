@@ -13,14 +13,8 @@ from dralab.scheduler.queueing_hints import is_given_up
 from dralab.scheduler.waiting_pods import WaitingPods
 from dralab.scheduling.cycle import schedule
 from dralab.scheduling.demands import BlockedPod
-from dralab.scheduling.group_placement import (
-    GroupTree,
-    is_loose,
-    left_over,
-    place_tree,
-    tree_of,
-    unready,
-)
+from dralab.scheduling.group_placement import left_over, place_tree
+from dralab.scheduling.group_trees import GroupTree, is_loose, tree_of, unready
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.preemption import eviction_for, group_eviction_for, is_under_way
 from dralab.scheduling.reasons import CLAIM_NOT_CREATED, ClusterChange, Reason

@@ -62,9 +62,12 @@ class NodeAttempt:
 
 
 def schedule(
-    state: ClusterState, pod: PodInfo, among: Mask | None = None
+    state: ClusterState, pod: PodInfo, among: Mask | None = None, *, explains: bool = True
 ) -> PodPlacement | Refusal:
-    """Return a pod's placement, or why it fits nowhere; `among` restricts the nodes."""
+    """Return a pod's placement, or why it fits nowhere; `among` restricts the nodes.
+
+    Unless it `explains`, a refusal has no reasons.
+    """
     table = state.table
     demand = state.demands.demand_of(pod)
     if isinstance(demand, BlockedPod):
@@ -83,6 +86,8 @@ def schedule(
         return (
             found if forbidden is None else Refusal(pod=pod, nodes=table.count, blocked=forbidden)
         )
+    if not explains:
+        return Refusal(pod=pod, nodes=table.count, kind=kind)
     refused = refusal(state, pod, demand, outcomes, shortages, kind)
     if kind is not None:
         state.remember(refused)
@@ -128,14 +133,8 @@ def _by_kept_scores(
 
 def placement(state: ClusterState, pod: PodInfo) -> PodPlacement | None:
     """Return a pod's placement, or None: like `schedule`, without reasons."""
-    demand = state.demands.demand_of(pod)
-    if isinstance(demand, BlockedPod):
-        return None
-    kind = _kept_kind(state, pod, demand)
-    found = _by_kept_scores(state, kind, pod, demand, {})
-    if found is NOT_KEPT:
-        found = _placed(state, pod, demand, {}, {})
-    return None if found is not None and state.forbids and state.forbids(found) else found
+    found = schedule(state, pod, explains=False)
+    return found if isinstance(found, PodPlacement) else None
 
 
 def _placed(  # noqa: PLR0917 - what is found out on the way goes into both mappings
@@ -177,7 +176,12 @@ def ranked(state: ClusterState, pod: PodInfo) -> list[str]:
 
 def kind_of(pod: PodInfo, demand: PodDemand) -> Hashable | None:
     """Return the key of pods that fit or fail alike; None if the pod is unique."""
-    by_pods = pod.affinity or pod.anti_affinity or pod.spread or pod.group
+    return None if pod.group else form_of(pod, demand)
+
+
+def form_of(pod: PodInfo, demand: PodDemand) -> Hashable | None:
+    """Return the key of pods that fit or fail alike among those of one group, or of none."""
+    by_pods = pod.affinity or pod.anti_affinity or pod.spread
     if by_pods or pod.volume_claims or pod.ports:
         return None
     if any(item.allocation is not None for item in demand.claims):

@@ -32,17 +32,18 @@ def schedule_gang(
     *,
     among: Mask | None = None,
     budget: int = DEFAULT_BUDGET,
+    explains: bool = True,
 ) -> tuple[PodPlacement, ...] | Refusal:
     """Return places for all members, or else for at least `least`.
 
     Without a budget only the best node of each member is tried. The state is left as it was found.
-    The refusal is that of the member that fits worst.
+    The refusal is that of the member that fits worst, without reasons unless it `explains`.
     """
     for member in members if least == len(members) and budget else ():
-        alone = schedule(state, member, among)
+        alone = schedule(state, member, among, explains=explains)
         if isinstance(alone, Refusal):
             return alone
-    search = _GangSearch(state, budget, among)
+    search = _GangSearch(state, budget, among, explains)
     failed: Refusal | None = None
     for size in dict.fromkeys((len(members), least)):
         found = search.place(members[:size])
@@ -53,7 +54,7 @@ def schedule_gang(
         for placement in placements:
             state.assume_placement(placement)
         for member in members[size:]:
-            extra = schedule(state, member, among)
+            extra = schedule(state, member, among, explains=False)
             if isinstance(extra, PodPlacement):
                 state.assume_placement(extra)
                 placements.append(extra)
@@ -70,6 +71,7 @@ class _GangSearch:
     state: ClusterState
     budget: int
     among: Mask | None = None
+    explains: bool = True
     placed: list[PodPlacement] = field(default_factory=list)
     failed: Refusal | None = None
     depth: int = -1
@@ -89,7 +91,7 @@ class _GangSearch:
             # The caller forgets what is placed: hand it a copy of the order that worked.
             return True
         pod, state = members[index], self.state
-        first = schedule(state, pod, self.among)
+        first = schedule(state, pod, self.among, explains=self.explains)
         if isinstance(first, PodPlacement):
             if self._with(members, index, [*self.placed, first]):
                 return True

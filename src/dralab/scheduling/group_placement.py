@@ -6,7 +6,7 @@ a topology key is tried in each value of that node label, and the best value win
 then the fullest nodes. `gangs` finds places inside one value.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Final
@@ -14,23 +14,18 @@ from typing import Final
 import numpy as np
 
 from dralab.objects import pod_groups
-from dralab.objects.metadata import NamespacedName, key_of, spec_of
-from dralab.objects.pod_groups import COMPOSITE, MOST_LEVELS, POD_GROUP, GroupKind
+from dralab.objects.pod_groups import COMPOSITE
 from dralab.scheduling.cycle import schedule
 from dralab.scheduling.demands import BlockedPod, PodDemand
 from dralab.scheduling.filters import possible
 from dralab.scheduling.gangs import DEFAULT_BUDGET, schedule_gang
+from dralab.scheduling.group_trees import GroupTree, unready
 from dralab.scheduling.nodes import Mask, Numbers
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import (
-    COMPOSITE_INCOMPLETE,
-    GANG_INCOMPLETE,
     GROUP_EMPTY,
-    GROUP_NOT_FOUND,
-    GROUP_PRIORITY,
     GROUP_SPLIT,
     GROUP_STARTED,
-    GROUPS_TOO_DEEP,
     GROUPS_TOO_FEW,
     NO_DOMAIN,
     NO_DOMAIN_LABEL,
@@ -38,7 +33,6 @@ from dralab.scheduling.reasons import (
     Reason,
 )
 from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
-from dralab.values.json_types import JsonDict
 from dralab.values.records import dataclass
 
 # Where first choices lead nowhere, other choices are tried in so many values of the node label.
@@ -47,120 +41,6 @@ MOST_POINTS: Final = 100
 FREE_OF_LIMITS: Final = 1 << 40
 
 Placements = tuple[PodPlacement, ...]
-Waiting = Callable[[NamespacedName], Sequence[PodInfo]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupTree:
-    """A group: its waiting pods and the rows of placed ones, or its child groups.
-
-    `least` pods or groups start together; 1 of a group that is not a gang.
-    """
-
-    kind: GroupKind
-    obj: JsonDict
-    least: int
-    gang: bool
-    waiting: tuple[PodInfo, ...] = ()
-    rows: tuple[int, ...] = ()
-    children: tuple["GroupTree", ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return key_of(self.obj).name
-
-    @property
-    def pods(self) -> tuple[PodInfo, ...]:
-        """All pods below it that wait, in the order in which they are tried."""
-        return (*self.waiting, *(pod for child in self.children for pod in child.pods))
-
-    @property
-    def placed(self) -> tuple[int, ...]:
-        """The rows of all pods below it that have their place."""
-        return (*self.rows, *(row for child in self.children for row in child.placed))
-
-    @property
-    def leaves(self) -> tuple["GroupTree", ...]:
-        """The PodGroups in it."""
-        if self.kind == POD_GROUP:
-            return (self,)
-        return tuple(leaf for child in self.children for leaf in child.leaves)
-
-    @property
-    def needed(self) -> int:
-        """The minimal number of further pods to place."""
-        if self.kind == POD_GROUP:
-            return max(self.least - len(self.rows), 0)
-        return sum(sorted(child.needed for child in self.children)[: self.least])
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether enough pods exist."""
-        if self.kind == POD_GROUP:
-            return len(self.waiting) + len(self.rows) >= self.least
-        return sum(child.is_ready for child in self.children) >= self.least
-
-
-def tree_of(state: ClusterState, pod: PodInfo, waiting: Waiting) -> GroupTree | Reason:
-    """Return the tree of a pod's group; `waiting` returns the waiting pods of a PodGroup."""
-    namespace = pod.key.namespace
-    above = list(state.groups.above(NamespacedName(namespace, pod.group)))
-    if not above:
-        return Reason(GROUP_NOT_FOUND, (POD_GROUP.lower(), pod.group))
-    kind, root = above[-1]
-    if parent := pod_groups.parent_of(root):
-        if len(above) < MOST_LEVELS:
-            return Reason(GROUP_NOT_FOUND, (COMPOSITE.lower(), parent))
-        return Reason(GROUPS_TOO_DEEP, (str(MOST_LEVELS), pod.group))
-    if kind == POD_GROUP and pod_groups.is_loose(root):
-        # Where the others of the group are does not matter: they are many.
-        return _tree(state, kind, root, waiting, {}, 1)
-    rows: dict[NamespacedName, list[int]] = {key: [] for key in state.groups.leaves(kind, root)}
-    for row, pods in enumerate(state.table.pods):
-        for other in pods.values():
-            key = NamespacedName(other.key.namespace, other.group)
-            if other.group and key in rows:
-                rows[key].append(row)
-    return _tree(state, kind, root, waiting, rows, MOST_LEVELS)
-
-
-def _tree(  # noqa: PLR0917 - what is the same in the whole tree, and where in it
-    state: ClusterState,
-    kind: GroupKind,
-    obj: JsonDict,
-    waiting: Waiting,
-    rows: dict[NamespacedName, list[int]],
-    levels: int,
-) -> GroupTree:
-    least = pod_groups.least_of(obj)
-    key = key_of(obj)
-    children: tuple[GroupTree, ...] = ()
-    if kind == COMPOSITE and levels > 1:
-        below = state.groups.children(key)
-        children = tuple(_tree(state, *each, waiting, rows, levels - 1) for each in below)
-    return GroupTree(
-        kind=kind,
-        obj=obj,
-        least=least or 1,
-        gang=least is not None,
-        waiting=tuple(waiting(key)) if kind == POD_GROUP else (),
-        rows=tuple(rows.get(key, ())),
-        children=children,
-    )
-
-
-def by_group(pods: Iterable[PodInfo]) -> Waiting:
-    """Return the pods of each PodGroup among some, in the order in which they are given."""
-    found: dict[NamespacedName, list[PodInfo]] = {}
-    for pod in pods:
-        found.setdefault(NamespacedName(pod.key.namespace, pod.group), []).append(pod)
-    return lambda key: found.get(key, ())
-
-
-def is_loose(tree: GroupTree) -> bool:
-    """Return whether the pods of a group are scheduled one by one."""
-    return tree.kind == POD_GROUP and pod_groups.is_loose(tree.obj)
 
 
 def left_over(state: ClusterState, tree: GroupTree, pod: PodInfo) -> Refusal:
@@ -172,24 +52,14 @@ def left_over(state: ClusterState, tree: GroupTree, pod: PodInfo) -> Refusal:
     return Refusal(pod=pod, nodes=state.table.count, blocked=reason)
 
 
-def unready(tree: GroupTree) -> Reason | None:
-    """Return the reason not to try a tree yet; None if it is tried."""
-    stated = spec_of(tree.obj).get("priority")
-    for pod in tree.pods:
-        if stated is not None and pod.priority != stated:
-            return Reason(GROUP_PRIORITY, (str(pod.priority), str(stated)))
-    if tree.is_ready:
-        return None
-    if tree.kind == POD_GROUP:
-        exist = len(tree.waiting) + len(tree.rows)
-        return Reason(GANG_INCOMPLETE, (str(tree.least), tree.name, str(exist)))
-    ready = sum(child.is_ready for child in tree.children)
-    return Reason(COMPOSITE_INCOMPLETE, (str(tree.least), tree.name, str(ready)))
+def place_tree(
+    state: ClusterState, tree: GroupTree, *, explains: bool = True
+) -> Placements | Refusal:
+    """Return places for the waiting pods of a tree; the state is not changed.
 
-
-def place_tree(state: ClusterState, tree: GroupTree) -> Placements | Refusal:
-    """Return places for the waiting pods of a tree; the state is not changed."""
-    found = _Placing(state, tree.pods[0]).place(tree, None, DEFAULT_BUDGET)
+    Unless it `explains`, a refusal is without reasons.
+    """
+    found = _Placing(state, tree.pods[0], explains).place(tree, None, DEFAULT_BUDGET)
     if not found and not isinstance(found, Refusal):
         empty = Reason(GROUP_EMPTY, (tree.name,))
         return Refusal(pod=tree.pods[0], nodes=state.table.count, blocked=empty)
@@ -202,6 +72,7 @@ class _Placing:
 
     state: ClusterState
     pod: PodInfo
+    explains: bool
 
     def place(self, tree: GroupTree, among: Mask | None, budget: int) -> Placements | Refusal:
         """Return places that the tree's own topology allows."""
@@ -213,8 +84,10 @@ class _Placing:
             return self._refused(reason)
         best: tuple[tuple[int, int], Placements] | None = None
         candidates = domains.candidates()
+        # What is missing in one value is not told.
+        inside = replace(self, explains=False)
         for number in candidates:
-            found = self._inside(tree, domains.mask(number), 0)
+            found = inside._inside(tree, domains.mask(number), 0)  # noqa: SLF001 - another of it
             if isinstance(found, Refusal):
                 continue
             points = MOST_POINTS * len(found), domains.fullness(number, found)
@@ -223,21 +96,23 @@ class _Placing:
         if best is not None:
             return best[1]
         for number in candidates[:SEARCHED_DOMAINS] if budget else ():
-            found = self._inside(tree, domains.mask(number), budget)
+            found = inside._inside(tree, domains.mask(number), budget)  # noqa: SLF001 - as above
             if not isinstance(found, Refusal):
                 return found
-        return self._refused(domains.reason())
+        return self._refused(domains.reason() if self.explains else Reason(NO_DOMAIN))
 
     def _inside(self, tree: GroupTree, among: Mask | None, budget: int) -> Placements | Refusal:
         if tree.kind == COMPOSITE:
             return self._children(tree, among, budget)
         if tree.gang and tree.waiting:
             need = tree.needed
-            found = schedule_gang(self.state, tree.waiting, need, among=among, budget=budget)
+            found = schedule_gang(
+                self.state, tree.waiting, need, among=among, budget=budget, explains=self.explains
+            )
             if need == len(tree.waiting) or not isinstance(found, Refusal):
                 return found
         # One after the other, as kube-scheduler does: of the first ones not all may fit.
-        placements, failed = as_many(self.state, tree.waiting, among)
+        placements, failed = as_many(self.state, tree.waiting, among, explains=self.explains)
         if len(placements) >= tree.needed:
             return placements
         return failed or self._refused(Reason(GROUP_EMPTY, (tree.name,)))
@@ -269,13 +144,13 @@ class _Placing:
 
 
 def as_many(
-    state: ClusterState, pods: Iterable[PodInfo], among: Mask | None
+    state: ClusterState, pods: Iterable[PodInfo], among: Mask | None, *, explains: bool
 ) -> tuple[Placements, Refusal | None]:
     """Return places for as many pods as fit, one after the other, and the first refusal."""
     placements: list[PodPlacement] = []
     failed: Refusal | None = None
     for pod in pods:
-        found = schedule(state, pod, among)
+        found = schedule(state, pod, among, explains=explains and failed is None)
         if isinstance(found, Refusal):
             failed = failed or found
             continue
@@ -346,7 +221,8 @@ class Domains:
         nearest = max(numbers, key=lambda each: (self._room[each], self.name(each)))
         have = len(self.tree.placed)
         if self._room[nearest]:
-            have += len(as_many(self.state, self.tree.pods, self.mask(nearest))[0])
+            mask = self.mask(nearest)
+            have += len(as_many(self.state, self.tree.pods, mask, explains=False)[0])
         least = self.tree.needed + len(self.tree.placed)
         fields = (self.tree.name, str(least), self.key, self.name(nearest), str(have))
         return Reason(NO_DOMAIN, fields)

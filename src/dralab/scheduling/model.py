@@ -36,14 +36,8 @@ from dralab.scheduling.backlog import Key
 from dralab.scheduling.cycle import kind_of, on_node, placement, schedule
 from dralab.scheduling.demands import BlockedPod, DemandReader
 from dralab.scheduling.devices import ClusterDevices
-from dralab.scheduling.group_placement import (
-    by_group,
-    is_loose,
-    left_over,
-    place_tree,
-    tree_of,
-    unready,
-)
+from dralab.scheduling.group_placement import left_over, place_tree
+from dralab.scheduling.group_trees import by_group, is_loose, tree_of, unready
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pod_question import named
 from dralab.scheduling.pods import DEFAULT_SCHEDULER, PodInfo

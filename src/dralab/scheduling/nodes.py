@@ -6,7 +6,7 @@ scheduling cycle is a few operations on whole columns, and no loop over nodes.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -64,6 +64,10 @@ class NodeTable:
         self.labels: list[Mapping[str, str]] = []
         # Counts the changes: what was true of a state stays true while its versions do.
         self.version = 0
+        # Counts the changes of nodes; those of pods by priority, or None for the members of groups,
+        # add up to the same sum whenever the same pods are on the same nodes.
+        self._nodes_changed = 0
+        self._placed_sums: dict[int | None, int] = {}
         # How many pods there are of each priority, for preemption.
         self.priorities: Counter[int] = Counter()
         self.row_of: dict[str, int] = {}
@@ -161,6 +165,7 @@ class NodeTable:
         name = obj["metadata"]["name"]
         row = self.row_of.get(name)
         self.version += 1
+        self._nodes_changed += 1
         if row is None:
             row = self._new_row(name)
             self._touch(row)
@@ -197,6 +202,7 @@ class NodeTable:
         if row is None:
             return
         self.version += 1
+        self._nodes_changed += 1
         pods = self.pods[row]
         for pod in list(pods.values()):
             self._uncount_pod(row, pod)
@@ -238,6 +244,12 @@ class NodeTable:
             self._uncount_pod(row, pod)
             del self.pods[row][uid]
         return pod
+
+    def without_below(self, priority: int) -> Hashable:
+        """Return a key of all nodes and pods, but single pods of lower priority."""
+        sums = self._placed_sums.items()
+        kept = {each: held for each, held in sums if each is None or each >= priority}
+        return self._nodes_changed, frozenset(kept.items())
 
     def matching(self, matcher: PodMatcher) -> Numbers:
         """Return how many pods of each node match a term; kept up to date from now on."""
@@ -352,6 +364,8 @@ class NodeTable:
     def _account(self, row: int, pod: PodInfo, sign: int) -> None:
         self.version += 1
         self._touch(row)
+        of, held = None if pod.group else pod.priority, (pod.uid, row, pod.asking, pod.shares)
+        self._placed_sums[of] = self._placed_sums.get(of, 0) + sign * hash(held)
         self.priorities[pod.priority] += sign
         if not self.priorities[pod.priority]:
             del self.priorities[pod.priority]

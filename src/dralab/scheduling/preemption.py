@@ -7,7 +7,7 @@ devices: there a pod that needs devices never preempts for them (kubernetes 1.37
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from dralab.objects.budgets import disruptions_allowed
@@ -17,7 +17,9 @@ from dralab.objects.pod_groups import preempts
 from dralab.scheduling.cycle import on_node
 from dralab.scheduling.demands import BlockedPod, PodDemand
 from dralab.scheduling.filters import FILTERS, possible
-from dralab.scheduling.group_placement import GroupTree, Placements, place_tree
+from dralab.scheduling.group_placement import Placements, place_tree
+from dralab.scheduling.group_trees import GroupTree, form_of_tree
+from dralab.scheduling.nodes import REMEMBERED
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.state import ClusterState, NominatedPod, PodPlacement, Refusal
 from dralab.scheduling.victims import (
@@ -230,6 +232,10 @@ def group_eviction_for(
         return None
     if any(is_under_way(state, pod) for pod in pods):
         return None
+    form = None if state.choice.by_object else form_of_tree(state, tree)
+    stamp = table.without_below(priority), state.groups.version, frozenset(_nominated(state))
+    if form is not None and state.without_help.get(form) == stamp:
+        return None
     units = Victims(state).below(priority, table.row_of.values())
     if not units:
         return None
@@ -237,8 +243,12 @@ def group_eviction_for(
     for unit in units:
         away.take(unit)
     try:
-        found = place_tree(state, tree)
+        found = place_tree(state, tree, explains=False)
         if isinstance(found, Refusal):
+            if form is not None:
+                state.without_help[form] = stamp
+                if len(state.without_help) > REMEMBERED:
+                    state.without_help.popitem(last=False)
             return None
         victims: list[Victim] = []
         ordered, _ = spared_in_order(units, [(each, disruptions_allowed(each)) for each in budgets])
@@ -257,6 +267,10 @@ def group_eviction_for(
         away.bring_all_back()
     leaving = tuple(pod for unit in victims for _, pod in unit.pods)
     return GroupEviction(found, leaving, claims) if leaving else None
+
+
+def _nominated(state: ClusterState) -> Iterator[tuple[str, str, int]]:
+    return ((uid, each.node, each.pod.priority) for uid, each in state.nominees.items())
 
 
 def _may_clash(unit: Victim, placements: Placements) -> bool:

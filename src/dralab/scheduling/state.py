@@ -166,6 +166,8 @@ class ClusterState:
         # The nodes of pods that are bound, or about to be, by uid.
         self.placed: dict[str, str] = {}
         self._refusals: OrderedDict[Hashable, tuple[tuple[int, int], Refusal]] = OrderedDict()
+        # The groups that no eviction helps, and as of when.
+        self.without_help: OrderedDict[Hashable, Hashable] = OrderedDict()
         # What `cycle` keeps of each kind of pods.
         self.kinds: ScoresOfKinds | None = None
         # Demands whose selectors failed on no node, as long as the inventory is the same.

@@ -208,7 +208,7 @@ def test_nodes_in_a_row_share_the_value_of_a_domain(tmp_path):
 def test_domains_without_gpus_are_not_searched(tmp_path, monkeypatch):
     """A gang that has no room in any rack is refused without a look at single nodes."""
     asked = []
-    monkeypatch.setattr(group_placement, "schedule", lambda *each: asked.append(each))
+    monkeypatch.setattr(group_placement, "schedule", lambda *each, **_: asked.append(each))
     text = """
 fleet: {nodes: [{name: n, count: 6, cpu: 80, gpus: 4, domains: {rack: 2}}]}
 workload:
