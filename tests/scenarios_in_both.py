@@ -78,6 +78,69 @@ def scenario_of(seed: int, most: int = 40) -> tuple[dict, list[dict], list[dict]
     return text, fleet, [*objects, *pods]
 
 
+def with_pools(seed: int, text: dict, fleet: list[dict]) -> dict:
+    """Return a scenario with fewer nodes, and pools like those that are left out."""
+    chance = Random(f"pools of {seed}")
+    names = [item["metadata"]["name"] for item in fleet if item["kind"] == "Node"]
+    kept = chance.randint(0, len(names) - 1)
+    pools = []
+    for name in names[kept:][:3]:
+        pool: dict = {
+            "name": f"p{name}",
+            "manifests": f"{name}.yaml",
+            "max": chance.randint(1, 4),
+            "price": chance.choice([1, 2, 3.5]),
+            "startup": chance.choice(["0s", "20s", {"delay": "5s", "jitter": "60s"}]),
+            "devices": chance.choice(["0s", "0s", "15s", {"jitter": "30s"}]),
+        }
+        for key, value in (
+            ("min", 1), ("priority", chance.randint(1, 3)), ("failure", 0.3),
+            ("spot", {"every": "200s", "notice": chance.choice(["0s", "20s"])}),
+        ):  # fmt: skip
+            if chance.random() < 0.25:
+                pool[key] = value
+        pools.append(pool)
+    if chance.random() < 0.5:
+        how = {
+            "cluster-autoscaler": {
+                "expander": [chance.choice(["least-waste", "price", "priority", "most-pods", "random"])],
+                "unneeded": "30s", "delay_after_add": "20s", "provision_timeout": "90s",
+                "threshold": chance.choice([0.5, 0.8]),
+            }
+        }  # fmt: skip
+    else:
+        how = {
+            "karpenter": {
+                "consolidate_after": chance.choice(["0s", "0s", "25s"]),
+                "budget": chance.choice(["10%", "1", "100%"]),
+                "provision_timeout": "90s",
+            }
+        }
+    out = set(names[kept:])
+    faults = [each for each in text.pop("faults", ()) if each["node"] not in out]
+    there = {**text, "faults": faults} if faults else text
+    if not kept:
+        there = {key: value for key, value in there.items() if key != "fleet"}
+    return {**there, "pools": pools, "autoscaler": how}
+
+
+def _files_of_pools(text: dict, fleet: list[dict]) -> dict[str, list[dict]]:
+    """Return the files of the nodes that are left out, and of those that are there."""
+    common = [item for item in fleet if item["kind"] not in {"Node", "ResourceSlice"}]
+    own: dict[str, list[dict]] = {}
+    for item in fleet:
+        if item["kind"] == "Node":
+            own.setdefault(item["metadata"]["name"], []).append(item)
+        elif item["kind"] == "ResourceSlice":
+            own.setdefault(item["spec"]["nodeName"], []).append(item)
+    out = {pool["manifests"].removesuffix(".yaml") for pool in text["pools"]}
+    names = list(own)
+    first = names.index(min(out, key=names.index))
+    files = {f"{name}.yaml": [*common, *own[name]] for name in out}
+    files["fleet.yaml"] = [*common, *(item for name in names[:first] for item in own[name])]
+    return files
+
+
 def _nodes(chance: Random, nodes: int, some: set[str]) -> Iterator[dict]:
     for number in range(nodes):
         amounts = {"cpu": chance.choice(["4", "8", "16"]), "memory": "32Gi"}
@@ -231,14 +294,28 @@ def _object(version: str, kind: str, name: str, namespace: str = "", **more) -> 
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **more}
 
 
-def write(folder, seed: int, most: int = 40):
+def write(folder, seed: int, most: int = 40, *, pools: bool = False):
     """Write the scenario of a seed, with at least `most` pods; return its file."""
     text, fleet, objects = scenario_of(seed, most)
-    (folder / "fleet.yaml").write_text(yaml.safe_dump_all(fleet))
+    files = {"fleet.yaml": fleet}
+    if pools:
+        text = with_pools(seed, text, fleet)
+        files = _files_of_pools(text, fleet)
+    for name, items in files.items():
+        (folder / name).write_text(yaml.safe_dump_all(items))
     (folder / "pods.yaml").write_text(yaml.safe_dump_all(objects))
     path = folder / "scenario.yaml"
     path.write_text(yaml.safe_dump(text))
     return path
+
+
+def nodes_seen(result, until: int) -> list:
+    """Return the nodes of pools that came or went by then."""
+    return [
+        (node.name, node.asked, node.ready, (node.gone, node.reason) if node.gone < until else None)
+        for node in result.nodes
+        if node.asked < until
+    ]
 
 
 def seen(result) -> dict:

@@ -14,13 +14,15 @@ from dralab.kernel.clock import ManualClock, Nanoseconds
 
 # Of one instant: what ends comes before what begins, and decisions come after both: first those of
 # quotas, then where pods go. Pods that lost their node are made anew only then: those for which
-# they had to go are tried first.
+# they had to go are tried first. Machines become ready or go after all that; autoscalers look last.
 ENDING: Final = 0
 BEGINNING: Final = 1
 NORMAL: Final = 2
 ADMITTING: Final = 3
 DECIDING: Final = 4
 RETURNING: Final = 5
+SCALING: Final = 6
+LOOKING: Final = 7
 
 Call = Callable[[], object]
 

@@ -11,7 +11,7 @@ wait for it.
 """
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from dralab.kernel.clock import SECOND
@@ -108,6 +108,9 @@ class SchedulingQueue:
 
     def __len__(self) -> int:
         return len(self._pods)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        return iter(self._pods.values())
 
     def counts(self) -> dict[str, int]:
         """Return how many pods are active, in back-off, unschedulable, gated, being tried."""

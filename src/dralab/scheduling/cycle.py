@@ -288,12 +288,13 @@ def _with_devices(  # noqa: PLR0917 - what is found out on the way goes into the
             placed[row] = tried
     if not placed or _fails_elsewhere(state, pod, demand, points, outcomes):
         return None
-    if len(placed) > 1:
-        points = scores.total(state, pod, left)[0]
-        ranks = scores.devices_points([tried.points or 0 for tried in placed.values()])
-        for row, more in zip(placed, ranks, strict=True):
-            points[row] += more
-    return placed[max(placed, key=lambda row: (points[row], -row))].placement
+    if len(placed) == 1:
+        return next(iter(placed.values())).placement
+    rows = list(placed)
+    ranks = scores.devices_points([tried.points or 0 for tried in placed.values()])
+    final = np.full(len(points), -np.inf)
+    final[rows] = scores.total(state, pod, left)[0][rows] + ranks
+    return placed[state.choice.best(final)].placement
 
 
 def _fails_elsewhere(

@@ -106,7 +106,8 @@ class ClusterDevices:
         self.version = 0
         self.inventory_version = 0
         self._allocatable = NodeAllocatableDevices()
-        self._wires: dict[str, JsonDict] = {}
+        # The slices as they are published, by name.
+        self.wires: dict[str, JsonDict] = {}
         self._slices: dict[str, Slice] = {}
         self._pools: dict[PoolId, dict[str, Slice]] = {}
         self._rules: dict[str, JsonDict] = {}
@@ -127,9 +128,9 @@ class ClusterDevices:
             self._note_change(old)
         self._allocatable.put_slice(name, wire)
         if wire is None:
-            self._wires.pop(name, None)
+            self.wires.pop(name, None)
             return
-        self._wires[name] = wire
+        self.wires[name] = wire
         found = self._reader.slice(wire, [self._rules[rule] for rule in sorted(self._rules)])
         self._slices[name] = found
         self._pools.setdefault((found.driver, found.pool), {})[name] = found
@@ -141,8 +142,8 @@ class ClusterDevices:
             self._rules.pop(name, None)
         else:
             self._rules[name] = rule
-        for slice_name in sorted(self._wires):
-            self.put_slice(slice_name, self._wires[slice_name])
+        for slice_name in sorted(self.wires):
+            self.put_slice(slice_name, self.wires[slice_name])
 
     def put_class(self, name: str, wire: JsonDict | None) -> None:
         """Handle a new, changed or deleted DeviceClass."""

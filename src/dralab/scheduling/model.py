@@ -50,7 +50,6 @@ from dralab.scheduling.reasons import (
     Reason,
 )
 from dralab.scheduling.state import ClusterState, NominatedPod, PodPlacement, Refusal
-from dralab.scheduling.volumes import Volumes
 from dralab.values import labels
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -63,7 +62,7 @@ class ClusterModel:
     `waiting` is in the order in which the scheduler tries pods: by priority, then by age, then as
     they were given. Pods that name their node and have no devices yet get some there at the
     beginning, unless `completing` is switched off. Pods of another scheduler than `scheduler` are
-    left to it.
+    left to it. With a `state` nothing is read: what is there is said later.
     """
 
     def __init__(
@@ -73,6 +72,7 @@ class ClusterModel:
         features: AllocationFeatures | None = None,
         completing: bool = True,
         scheduler: str = DEFAULT_SCHEDULER,
+        state: ClusterState | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.objects = ClusterObjects(objects)
@@ -80,21 +80,9 @@ class ClusterModel:
         self.provided = classes_by_resource(self.objects.of("DeviceClass"))
         self.reader = v1.V1Reader(CelSelectorCompiler(), keeps=True)
         self._completing = completing
-        table = NodeTable()
-        features = features or features_of(self.objects.nodes)
-        self.devices = ClusterDevices(
-            table, self.reader, share_ids=self._share_ids(), features=features
-        )
-        volumes = self.objects.volumes(table)
-        demands = DemandReader(
-            self.claims.get,
-            self.objects.groups.get,
-            self.devices.in_flight,
-            volumes.demand_of,
-            self.objects.not_made,
-        )
-        self.state = ClusterState(table, self.devices, demands, volumes, groups=self.objects.groups)
-        self.state.forbids = self._forbids if self.objects.of("ResourceQuota") else None
+        self.state = self._empty_state(features) if state is None else state
+        self.devices = self.state.devices
+        self.slices: dict[str, JsonDict] = {}
         self.running: dict[str, PodPlacement] = {}
         self.waiting: list[PodInfo] = []
         # Pods that lost their place in the course of a change, and those that then had to wait.
@@ -109,19 +97,37 @@ class ClusterModel:
         self._changes: dict[str, int] = {}
         # Who uses a claim among the pods on nodes, by the claim's uid.
         self._users_of: dict[str, set[str]] = {}
-        self._load(volumes)
+        if state is None:
+            self._load()
 
     # --- reading
 
-    def _load(self, volumes: Volumes) -> None:
-        objects, table = self.objects, self.state.table
+    def _empty_state(self, features: AllocationFeatures | None) -> ClusterState:
+        objects, table = self.objects, NodeTable()
+        features = features or features_of(objects.nodes)
+        devices = ClusterDevices(table, self.reader, share_ids=self._share_ids(), features=features)
+        volumes = objects.volumes(table)
+        demands = DemandReader(
+            self.claims.get,
+            objects.groups.get,
+            devices.in_flight,
+            volumes.demand_of,
+            objects.not_made,
+        )
+        state = ClusterState(table, devices, demands, volumes, groups=objects.groups)
+        state.forbids = self._forbids if objects.of("ResourceQuota") else None
+        return state
+
+    def _load(self) -> None:
+        objects, table, volumes = self.objects, self.state.table, self.state.volumes
         for item in objects.of("DeviceTaintRule"):
             self.devices.put_rule(item["metadata"]["name"], item)
         for item in objects.of("DeviceClass"):
             self.state.demands.put_class(item["metadata"]["name"], item)
             self.devices.put_class(item["metadata"]["name"], item)
-        for item in objects.of("PersistentVolume"):
-            volumes.put_volume(item["metadata"]["name"], item)
+        if volumes is not None:
+            for item in objects.of("PersistentVolume"):
+                volumes.put_volume(item["metadata"]["name"], item)
         for node in objects.nodes:
             table.put_node(objects.with_room(node, self.provided))
         self.slices = {item["metadata"]["name"]: item for item in objects.of("ResourceSlice")}
@@ -380,11 +386,15 @@ class ClusterModel:
     def _note(self, decided: PodPlacement) -> None:
         uid = decided.pod.uid
         self._changed(decided.node)
-        self.running[uid] = decided
         self.state.nominees.pop(uid, None)
+        self._count_running(decided)
+        self.state.assume_placement(decided)
+
+    def _count_running(self, decided: PodPlacement) -> None:
+        uid = decided.pod.uid
+        self.running[uid] = decided
         for plan in decided.plans:
             self._users_of.setdefault(_holder(plan, uid), set()).add(uid)
-        self.state.assume_placement(decided)
 
     def _forget(self, uid: str) -> PodPlacement:
         before = self.running.pop(uid)
@@ -441,7 +451,7 @@ class ClusterModel:
 
     def in_order(self, placements: Iterable[PodPlacement]) -> list[PodPlacement]:
         """Return pods on nodes in the order in which they were given."""
-        return sorted(placements, key=lambda each: self._given.get(each.pod.uid, 0))
+        return sorted(placements, key=lambda each: self._place_of(each.pod))
 
     def held_back(self, pod: PodInfo) -> Reason | None:
         """Return the reason not to try a pod now, or to bind it later; None if it is tried."""
@@ -570,10 +580,11 @@ class ClusterModel:
 
     def ordered(self, pods: Iterable[PodInfo]) -> list[PodInfo]:
         """Return pods as the scheduler tries them: by priority, then by age."""
-        given = self._given
-        return sorted(
-            pods, key=lambda pod: (-pod.priority, pod.created, given.get(pod.uid, len(given)))
-        )
+        return sorted(pods, key=lambda pod: (-pod.priority, pod.created, self._place_of(pod)))
+
+    def _place_of(self, pod: PodInfo) -> tuple[int | str, ...]:
+        """Return the place of a pod among those that were given."""
+        return (self._given.get(pod.uid, len(self._given)),)
 
 
 def _node_of(allocation: JsonObject) -> str:

@@ -70,14 +70,16 @@ def beyond_fast(scenario: Scenario) -> Iterator[tuple[str, str]]:
     objects = () if work.until is not None else work.objects
     for body in () if fleet.counted else fleet.running:
         yield "fleet", f"{_title(body)} runs already, which the fast engine cannot take over"
-    for node in fleet.nodes:
-        for name in node.drivers:
-            if name not in DRIVERS:
-                yield "fleet", f"node {node.name} has the driver {name}, whose code would not run"
+    for where, part in (("fleet", fleet), *(("pools", pool.fleet) for pool in scenario.pools)):
+        for node in part.nodes:
+            for name in node.drivers:
+                if name not in DRIVERS:
+                    yield where, f"node {node.name} has the driver {name}, whose code would not run"
     for each in objects:
         if each.body.get("kind") in {"Node", "ResourceSlice"}:
             yield "workload", f"{_title(each.body)} belongs to the fleet, where its driver is"
-    for body in (*fleet.objects, *(dict(each.body) for each in objects)):
+    of_pools = (body for pool in scenario.pools for body in pool.fleet.objects)
+    for body in (*fleet.objects, *of_pools, *(dict(each.body) for each in objects)):
         yield from _beyond_fast_of_object(body, scenario)
     for fault in scenario.conditions.faults:
         if fault.happens is not None:

@@ -356,8 +356,8 @@ def load(
 
 def _fleet(given: Given, scheduler: str, problems: InputProblems) -> ScenarioFleet:
     """Return the nodes that are there: with pools, there may be none."""
-    if given.pools and scheduler not in {OWN, "cluster"}:
-        raise given.error("pools", f"need `scheduler: {OWN}`, and it is {scheduler}")
+    if given.pools and scheduler not in {OWN, FAST, "cluster"}:
+        raise given.error("pools", f"need `scheduler: {OWN}` or `{FAST}`, and it is {scheduler}")
     never = any(each.spot or each.failure == 1 for each in given.pools)
     if never and given.stop.at is None:
         raise given.error("stop", "give `at`: with spot machines, or failures, a run may never end")

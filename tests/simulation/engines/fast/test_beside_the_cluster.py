@@ -10,7 +10,7 @@ from dralab.scenarios.errors import InputError
 from dralab.simulation.dispatch import begin
 from dralab.simulation.scenario import scenario as scenarios
 from dralab.simulation.scenario.schedulers import FAST, OWN
-from scenarios_in_both import S, seen, write
+from scenarios_in_both import S, nodes_seen, seen, write
 from scenarios_on_cluster import load, pod
 
 
@@ -23,6 +23,20 @@ def both(folder, seed, pods):
 def test_small_scenarios_go_as_on_a_whole_cluster(tmp_path, seed):
     cluster, fast = both(tmp_path, seed, 5)
     assert seen(fast) == seen(cluster)
+
+
+def assert_same_with_pools(folder, seed, pods):
+    path = write(folder, seed, pods, pools=True)
+    cluster, fast = [begin(scenarios.load(path, scheduler=name)).go() for name in (OWN, FAST)]
+    assert seen(fast) == seen(cluster)
+    until = min(fast.end, cluster.end)
+    assert nodes_seen(fast, until) == nodes_seen(cluster, until)
+    return fast
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_pools_grow_and_shrink_as_in_a_whole_cluster(tmp_path, seed):
+    assert_same_with_pools(tmp_path, seed, 5)
 
 
 # `second` fits once `first` is gone from its zone; `first`, made anew, would fit there, too.
@@ -108,3 +122,9 @@ def test_scenarios_that_once_differed_go_as_on_a_whole_cluster(tmp_path, seed):
 def test_two_hundred_scenarios_go_as_on_a_whole_cluster(tmp_path, seed):
     cluster, fast = both(tmp_path, seed, 40)
     assert seen(fast) == seen(cluster)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("seed", range(200))
+def test_two_hundred_scenarios_with_pools_go_as_on_a_whole_cluster(tmp_path, seed):
+    assert_same_with_pools(tmp_path, seed, 40)

@@ -31,19 +31,19 @@ from dralab.objects.metadata import (
     uid_of,
 )
 from dralab.objects.pods import is_finished
-from dralab.runtime.resources import CLAIMS, PODS
+from dralab.runtime.resources import CLAIMS, NODES, PODS, SLICES
 from dralab.scenarios import code
 from dralab.scenarios.errors import InputError
 from dralab.scheduling.pods import PodInfo
 from dralab.simulation import checkpoints
-from dralab.simulation.engines.cluster.autoscaling import Autoscaler
-from dralab.simulation.engines.cluster.cluster_autoscaler import ClusterAutoscaler
+from dralab.simulation.engines.autoscaling.autoscalers import autoscaler_of
+from dralab.simulation.engines.autoscaling.loop import Autoscaler
+from dralab.simulation.engines.autoscaling.machines import Machines
 from dralab.simulation.engines.cluster.containers import TaskContainers
 from dralab.simulation.engines.cluster.created_objects import CreatedObjects
 from dralab.simulation.engines.cluster.faults import FaultInjector
-from dralab.simulation.engines.cluster.karpenter import Karpenter
-from dralab.simulation.engines.cluster.machines import Machines
 from dralab.simulation.engines.cluster.nodes import SimulatedNodes
+from dralab.simulation.engines.cluster.pools import ClusterPools
 from dralab.simulation.engines.cluster.queues import AdmissionQueues
 from dralab.simulation.engines.cluster.submission import GATE, SCHEDULER, TaskObjects, gangs_of
 from dralab.simulation.engines.cluster.tasks import (
@@ -61,7 +61,6 @@ from dralab.simulation.results.result import Result
 from dralab.simulation.scenario import manifests
 from dralab.simulation.scenario.fleet import checked_node
 from dralab.simulation.scenario.manifests import Arrival
-from dralab.simulation.scenario.pools import ClusterAutoscalerRules, KarpenterRules
 from dralab.simulation.scenario.recorded import pod_running
 from dralab.simulation.scenario.scenario import Scenario, digest
 from dralab.values.json_types import JsonDict
@@ -132,15 +131,16 @@ class ClusterRun:
             stream=chance.stream,
         )
         self.autoscaler: Autoscaler | None = None
-        self.machines = Machines(
+        there = {node.name: node.gpus for node in scenario.fleet.as_nodes()}
+        self._there = {name: there.get(name, 0) for name in self.nodes.devices}
+        host = ClusterPools(
             self.cluster,
             self.nodes,
             self.created_objects,
-            pools=scenario.pools,
-            chance=chance,
             lost=self._node_lost,
             changed=self._machines_changed,
         )
+        self.machines = Machines(host, pools=scenario.pools, chance=chance, begin=self._begins)
         # Nodes, drivers and controllers have seen each other; the run begins now.
         self.cluster.wait(1)
         self.begin = self._last = self.cluster.now
@@ -150,7 +150,9 @@ class ClusterRun:
         if scenario.is_own:
             self._obey(UserPolicy(scenario, "cluster", chance.stream("policy")))
         if scenario.pools:
-            self.autoscaler = self._autoscaler(scenario.autoscaler, chance)
+            self.autoscaler = autoscaler_of(self.machines, scenario.autoscaler, chance, self.begin)
+            for resource in (PODS, NODES, SLICES):
+                self.cluster.manager.cache(resource).subscribe(lambda _old, _new: self._look())
         self.quiet_limit = max(QUIET_LIMIT, 2 * max(map(_tolerated, self.work), default=0))
         self.cluster.manager.cache(PODS).subscribe(self._pod)
         self._plan()
@@ -189,9 +191,7 @@ class ClusterRun:
                 self._at(pod.arrives, partial(self._arrive, task))
                 if pod.leaves is not None:
                     self._at(pod.leaves, partial(self._leave, task))
-        gpus = {node.name: node.gpus for node in self.scenario.fleet.as_nodes()}
-        there = {name: gpus.get(name, 0) for name in self.nodes.devices}
-        self.faults.plan(how.faults, there, self.begin)
+        self.faults.plan(how.faults, self._there, self.begin)
 
     def _start_from(self, running: Sequence[JsonDict]) -> None:
         """Begin with the pods and claims of a snapshot, or of a recording.
@@ -439,12 +439,16 @@ class ClusterRun:
             task.devices = tuple(self._devices(task, pod))
             self.tasks.wait(task, -1)
             self.tasks.count_held(task, 1)
+            if self.autoscaler is not None:
+                self.autoscaler.pod_moved(node)
         if not node:
             told = condition_of(pod, "PodScheduled") or {}
             if told.get("reason") == "Unschedulable" and told.get("message"):
                 item = self.scheduler.queue.get(task.uid)
                 causes = () if item is None else item.causes
                 self.tasks.refused(task, str(told["message"]), (cause.title for cause in causes))
+                if self.autoscaler is not None:
+                    self.autoscaler.pod_refused(task.uid)
         if is_finished(pod):
             self._finished(task, failed=status["phase"] == "Failed", why=status.get("reason") or "")
 
@@ -524,6 +528,8 @@ class ClusterRun:
         if task.bound is not None:
             self.tasks.count_held(task, -1)
             task.run_again(self.cluster.now)
+            if self.autoscaler is not None:
+                self.autoscaler.pod_moved(task.node)
         else:
             self.tasks.wait(task, -1)
         if self.queues.has(task.pod):
@@ -542,12 +548,9 @@ class ClusterRun:
                     # It is replaced; the others may start again on the same node.
                     task.state, task.started = before
 
-    def _autoscaler(
-        self, rules: ClusterAutoscalerRules | KarpenterRules, chance: Randomness
-    ) -> Autoscaler:
-        if isinstance(rules, KarpenterRules):
-            return Karpenter(self.cluster, self.machines, rules, self.begin)
-        return ClusterAutoscaler(self.cluster, self.machines, rules, chance.stream, self.begin)
+    def _look(self) -> None:
+        if self.autoscaler is not None:
+            self.autoscaler.look()
 
     def _machines_changed(self) -> None:
         self._last = self.cluster.now
@@ -582,7 +585,7 @@ class ClusterRun:
             tasks=list(self.tasks.finished(self.begin, lanes, end, self.scenario.conditions.life)),
             samples=self.tasks.samples,
             lanes=lanes,
-            capacity=self._capacity(end),
+            capacity=self.machines.most(end, self.capacity),
             types=self.types,
             end=end - self.begin,
             outages=outages,
@@ -591,12 +594,6 @@ class ClusterRun:
             complete=self.complete,
             nodes=self.machines.spans(self.begin, end),
         )
-
-    def _capacity(self, end: int) -> dict[str, int]:
-        """Return what nodes have; with pools, the most that they had at a time."""
-        most = self.machines.most(end)
-        names = {**self.capacity, **most}
-        return {name: most.get(name, 0) + self.capacity.get(name, 0) for name in names}
 
 
 def _names_another(pod: Pod) -> bool:

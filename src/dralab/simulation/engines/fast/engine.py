@@ -7,7 +7,7 @@ simulated clock, everything that an instant brings has happened before the next 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from dralab.components.simulated import BEGINNING as CLUSTER_BEGINS
 from dralab.components.simulated import MOMENT
@@ -49,6 +49,26 @@ GATE: Final = ("simulation.dralab.dev/quota",)
 Taint = tuple[str, str, str]
 
 
+class PodObserver(Protocol):
+    """Who has to know what becomes of pods: the machines of pools, and their autoscaler."""
+
+    def pod_placed(self, asked: PodInfo, placement: PodPlacement) -> None:
+        """A pod, which asked for this, has got a place."""
+        ...
+
+    def pod_left(self, uid: str, node: str) -> None:
+        """A pod has left its node."""
+        ...
+
+    def pod_refused(self, uid: str, nominated: str) -> None:
+        """There is no place for a pod; on a node that it is nominated for there will be."""
+        ...
+
+    def look(self) -> None:
+        """Something has changed."""
+        ...
+
+
 class FastSimulation:
     """One run. `go` may be called again after a stop. The `nodes` have so many GPUs."""
 
@@ -85,8 +105,9 @@ class FastSimulation:
             lambda pod: admitted.gangs[pod.namespace, pod.gang],
             self._open_gate,
         )
+        self.observer: PodObserver | None = None
         self.steps = 0
-        self._placed: dict[str, PodPlacement] = {}
+        self.placed: dict[str, PodPlacement] = {}
         self._devices: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._pods: dict[str, PodInfo] = {}
         self._lacking: list[ClusterTask] = []
@@ -211,16 +232,16 @@ class FastSimulation:
     def _change_node(self, name: str, body: JsonDict | None) -> None:
         table = self.state.table
         if body is None:
-            for task in self._on(name):
-                self._end(task.uid, "its node is gone")
+            for task in self.tasks_on(name):
+                self.end_run(task.uid, "its node is gone")
             table.remove_node(name)
             return
         known = name in table.row_of
         taints: list[JsonObject] = list(taints_of(body))
-        held = self._taints(name) if known else taints
+        held = self.taints_on(name) if known else taints
         if table.put_node({**body, "spec": {**spec_of(body), "taints": held}}):
             self.changed(ClusterChange.NODE)
-        self._retaint(name, taints)
+        self.retaint(name, taints)
 
     def go(
         self,
@@ -361,6 +382,7 @@ class FastSimulation:
         self.claims.forget_made(item.pod)
         self.tasks.wait(task, -1)
         self.lives.give_up(task, "deleted while it waited")
+        self.changed()
 
     def wake(self) -> None:
         """Try the next pod soon."""
@@ -381,6 +403,8 @@ class FastSimulation:
         """Retry pods that await a change."""
         if change and self.queue.wake_for(change, helps):
             self.wake()
+        if self.observer is not None:
+            self.observer.look()
 
     def now(self) -> int:
         """Return the time."""
@@ -396,10 +420,11 @@ class FastSimulation:
 
     def refuse(self, item: QueuedPod, message: str, nominated: str, *, soon: bool) -> None:
         """Record why a pod waits."""
-        del nominated
         if not soon:
             task = self.tasks.by_uid[item.pod.uid]
             self.tasks.refused(task, message, (cause.title for cause in item.causes))
+        if self.observer is not None:
+            self.observer.pod_refused(item.pod.uid, nominated)
 
     def note_group(self, group: JsonDict, message: str | None) -> None:
         """Do nothing: results are those of pods."""
@@ -407,7 +432,7 @@ class FastSimulation:
     def give_back(self, pod: PodInfo, claims: list[JsonDict]) -> None:
         """Do nothing: claims are given back by the pods that used them."""
 
-    def place(self, item: QueuedPod | None, placement: PodPlacement) -> None:  # noqa: ARG002
+    def place(self, item: QueuedPod | None, placement: PodPlacement) -> None:
         """Bind a pod: its life on the node begins."""
         pod, node = placement.pod, placement.node
         task = self.tasks.by_uid[pod.uid]
@@ -427,10 +452,12 @@ class FastSimulation:
         task.devices = self._devices.setdefault(devices, devices)
         # What its own claims hold is known from them.
         kept = tuple(plan for plan in placement.plans if not self.claims.is_made_for(pod, plan))
-        self._placed[pod.uid] = PodPlacement(pod, node, kept, placement.volumes)
+        self.placed[pod.uid] = PodPlacement(pod, node, kept, placement.volumes)
         self.tasks.wait(task, -1)
         self.lives.bind(task, node, silent=node in self._silent)
         self.tasks.count_held(task, 1)
+        if self.observer is not None:
+            self.observer.pod_placed(pod if item is None else item.pod, placement)
         if self._since.get(node):
             self._let_leave(task, node)
         self.changed(ClusterChange.POD_PLACED, lambda waiting: is_awaited(waiting, pod))
@@ -442,9 +469,11 @@ class FastSimulation:
 
     def release(self, task: ClusterTask) -> None:
         """Release a pod's resources on its node; on a node that is down, when it is back."""
-        placement = self._placed.pop(task.uid)
+        placement = self.placed.pop(task.uid)
         self.state.placed.pop(task.uid, None)
         self.tasks.count_held(task, -1)
+        if self.observer is not None:
+            self.observer.pod_left(task.uid, placement.node)
         if placement.node in self._silent:
             self._stranded.setdefault(placement.node, []).append(self._marked(placement))
         else:
@@ -498,6 +527,7 @@ class FastSimulation:
             self.admission.cancel_task(task)
         self.tasks.wait(task, -1)
         self.finish(task)
+        self.changed()
 
     def finish(self, task: ClusterTask) -> None:
         """Forget a pod that is over."""
@@ -519,11 +549,12 @@ class FastSimulation:
     def evict(self, victim: PodInfo, winner: PodInfo, node: str) -> None:
         """Evict a pod for another one that will take its place."""
         del winner, node
-        self.events.after(0, partial(self._end, victim.uid, "evicted or preempted"))
+        self.events.after(0, partial(self.end_run, victim.uid, "evicted or preempted"))
 
-    def _end(self, uid: str, reason: str) -> None:
+    def end_run(self, uid: str, reason: str) -> None:
+        """Take a pod from its node, if it is still there."""
         task = self.tasks.by_uid.get(uid)
-        if task is not None and uid in self._placed:
+        if task is not None and uid in self.placed:
             self.lives.evict(task, reason)
 
     # --- nodes --------------------------------------------------------------------------------
@@ -533,16 +564,16 @@ class FastSimulation:
         self._silent[node] = self.agenda.schedule(
             self.events.now() + GRACE, ENDING, "silence", node
         )
-        for task in self._on(node):
+        for task in self.tasks_on(node):
             self.lives.interrupt(task, "its node went down")
 
     def restore(self, node: str) -> None:
         """Bring a node back: its pods that were not evicted are restarted."""
         self.agenda.cancel(self._silent.pop(node))
-        self._retaint(node, [t for t in self._taints(node) if t["key"] != UNREACHABLE])
+        self.retaint(node, [t for t in self.taints_on(node) if t["key"] != UNREACHABLE])
         for placement in self._stranded.pop(node, ()):
             self._vacate(placement)
-        for task in self._on(node):
+        for task in self.tasks_on(node):
             self.lives.resume(task)
 
     def _fall_silent(self, node: str) -> None:
@@ -550,18 +581,22 @@ class FastSimulation:
         self._silent[node] = None
         now = self.events.now()
         lost = taints_of_a_lost_node(now - now % SECOND)
-        self._retaint(node, [*self._taints(node), *lost])
+        self.retaint(node, [*self.taints_on(node), *lost])
 
-    def _on(self, node: str) -> list[ClusterTask]:
+    def tasks_on(self, node: str) -> list[ClusterTask]:
+        """Return the tasks on a node."""
         table = self.state.table
         uids = table.pods[table.row_of[node]]
         return [task for uid in uids if (task := self.tasks.by_uid.get(uid)) is not None]
 
-    def _taints(self, node: str) -> Sequence[JsonObject]:
+    def taints_on(self, node: str) -> Sequence[JsonObject]:
+        """Return the taints of a node; none if it has gone."""
         table = self.state.table
-        return taints_of(table.objects[table.row_of[node]] or {})
+        row = table.row_of.get(node)
+        return () if row is None else taints_of(table.objects[row] or {})
 
-    def _retaint(self, node: str, taints: list[JsonObject]) -> None:
+    def retaint(self, node: str, taints: list[JsonObject]) -> None:
+        """Give a node these taints; pods that do not tolerate them leave."""
         table = self.state.table
         obj = table.objects[table.row_of[node]] or {}
         if taints == list(taints_of(obj)):
@@ -576,15 +611,15 @@ class FastSimulation:
         if table.put_node({**obj, "spec": {**spec_of(obj), "taints": taints}}):
             self.changed(ClusterChange.NODE)
         # In the order in which a controller lists the pods of a node.
-        for task in sorted(self._on(node), key=lambda task: (task.pod.namespace, task.name)):
+        for task in sorted(self.tasks_on(node), key=lambda task: (task.pod.namespace, task.name)):
             self._let_leave(task, node)
 
     def _leaves_at(self, task: ClusterTask, node: str) -> int | None:
-        placement = self._placed.get(task.uid)
+        placement = self.placed.get(task.uid)
         if placement is None or task.bound is None:
             return None
         since = self._since.get(node, {})
-        taints = [(taint, since.get(_identity(taint), 0)) for taint in self._taints(node)]
+        taints = [(taint, since.get(_identity(taint), 0)) for taint in self.taints_on(node)]
         return leaves_at(placement.pod.tolerations, taints, task.bound - task.bound % SECOND)
 
     def _let_leave(self, task: ClusterTask, node: str) -> None:
@@ -595,11 +630,11 @@ class FastSimulation:
 
     def _time_to_leave(self, key: str, attempts: int) -> None:
         task = self.lives.tasks[key]
-        if task.attempts != attempts or task.uid not in self._placed:
+        if task.attempts != attempts or task.uid not in self.placed:
             return
         when = self._leaves_at(task, task.node)
         if when is not None and when <= self.events.now():
-            self._end(task.uid, task.reason or "evicted or preempted")
+            self.end_run(task.uid, task.reason or "evicted or preempted")
 
     # --- other faults -------------------------------------------------------------------------
 
@@ -622,8 +657,8 @@ class FastSimulation:
     def _taint_node(self, fault: Fault, *, add: bool) -> None:
         taint = taint_of(fault)
         same = (taint["key"], taint["effect"])
-        others = [t for t in self._taints(fault.node) if (t["key"], t["effect"]) != same]
-        self._retaint(fault.node, [*others, taint] if add else others)
+        others = [t for t in self.taints_on(fault.node) if (t["key"], t["effect"]) != same]
+        self.retaint(fault.node, [*others, taint] if add else others)
 
 
 def _next_flush(when: int) -> int:

@@ -95,18 +95,17 @@ class Inventory:
     def __init__(self, nodes: Iterable[GpuNode], gpus: GpusAre = "parts") -> None:
         self.nodes = {node.name: node for node in nodes}
         self.gpus = gpus
-        self.drivers = {
-            node.name: [*self._of_gpus(node), *(DRIVERS[name](node.name) for name in node.drivers)]
-            for node in self.nodes.values()
-        }
+        self.drivers = {node.name: self.drivers_of(node) for node in self.nodes.values()}
         self.devices = {name: device_names(drivers) for name, drivers in self.drivers.items()}
         if gpus == "shares":
             for name, found in self.devices.items():
                 shared = [f"{GPU_PREFIX}{index}" for index in range(self.nodes[name].gpus)]
                 self.devices[name] = shared + found
 
-    def _of_gpus(self, node: GpuNode) -> list[Driver]:
-        return [] if self.gpus == "shares" else gpu_drivers(node, shared=self.gpus == "parts")
+    def drivers_of(self, node: GpuNode) -> list[Driver]:
+        """Return the drivers of a node that is, or may come to be."""
+        of_gpus = [] if self.gpus == "shares" else gpu_drivers(node, shared=self.gpus == "parts")
+        return [*of_gpus, *(DRIVERS[name](node.name) for name in node.drivers)]
 
     def classes(self) -> list[JsonDict]:
         """Return the classes that come with the drivers."""
@@ -116,7 +115,7 @@ class Inventory:
         """Put the nodes and their devices into a state; `written` are nodes that were given."""
         for node in self.nodes.values():
             spec = node_spec(node)
-            state.table.put_node(_wire(spec, written(node.name)))
+            state.table.put_node(ready_node(spec, written(node.name)))
             if self.gpus == "shares" and node.gpus:
                 state.table.gpus.put_node(state.table.row_of[node.name], node.gpus, node.model)
             for driver in self.drivers[node.name]:
@@ -124,7 +123,7 @@ class Inventory:
                     state.devices.put_slice(name, wire)
 
 
-def _wire(spec: NodeSpec, given: JsonDict | None) -> JsonDict:
+def ready_node(spec: NodeSpec, given: JsonDict | None) -> JsonDict:
     """Return a node that is ready, with what it offers."""
     node = spec.node() if given is None else given
     # The server taints a node that is new; once that is ready, its controller takes that away.

@@ -14,6 +14,8 @@ from dralab.scheduling.scores import NodeChoice
 from dralab.scheduling.state import ClusterState
 from dralab.simulation import checkpoints
 from dralab.simulation.engines import unsupported
+from dralab.simulation.engines.autoscaling.autoscalers import autoscaler_of
+from dralab.simulation.engines.autoscaling.machines import Machines
 from dralab.simulation.engines.cluster.created_objects import CreatedObjects
 from dralab.simulation.engines.cluster.tasks import (
     ClusterTask,
@@ -27,6 +29,7 @@ from dralab.simulation.engines.fast.choices import choice_named
 from dralab.simulation.engines.fast.claim_book import ClaimBook
 from dralab.simulation.engines.fast.engine import BEGIN, FastSimulation
 from dralab.simulation.engines.fast.inventory import GpusAre, Inventory, empty_state
+from dralab.simulation.engines.fast.pools import FastPools
 from dralab.simulation.engines.fragmentation import FragmentationLedger
 from dralab.simulation.engines.own_choice import OwnChoice
 from dralab.simulation.engines.scenario_run import Progress, Stop
@@ -51,6 +54,8 @@ class FastRun:
         gpus_are = _gpus_are(scenario)
         if scenario.fleet.counted and gpus_are != "shares":
             nodes, self.types = scenario.fleet.without_shares(), {}
+        if scenario.pools:
+            self.types = {}  # which nodes there will be is not known
         self.admitted = AdmittedObjects(scenario, gpus_are)
         work = self.admitted.pods
         self.tasks = ClusterTasks(types=list(self.types))
@@ -90,9 +95,22 @@ class FastRun:
                 admitted.created.expect(arrival.body)
             elif arrival.body["kind"] == "Node":
                 self.inventory.devices.setdefault(arrival.body["metadata"]["name"], [])
+        self.machines: Machines | None = None
+        if scenario.pools:
+            self.machines = self._machines()
         self._begin()
         if resume is not None:
             self.simulation.go(steps=checkpoints.read(resume, digest(scenario)))
+
+    def _machines(self) -> Machines:
+        """Let machines of pools come and go as an autoscaler decides."""
+        scenario, simulation = self.scenario, self.simulation
+        host = FastPools(simulation, self.inventory)
+        chance = simulation.chance
+        machines = Machines(host, pools=scenario.pools, chance=chance, begin=BEGIN)
+        host.autoscaler = autoscaler_of(machines, scenario.autoscaler, chance, BEGIN)
+        simulation.observer = host
+        return machines
 
     def _begin(self) -> None:
         """Prepare the run before the first event."""
@@ -129,7 +147,7 @@ class FastRun:
 
     def result(self) -> Result:
         """Return the result so far."""
-        devices, simulation = self.inventory.devices, self.simulation
+        devices, simulation, machines = self.inventory.devices, self.simulation, self.machines
         for node, names in self.admitted.created.devices.items():
             devices.setdefault(node, []).extend(names)
         lanes = lanes_of(devices)
@@ -146,13 +164,16 @@ class FastRun:
             tasks=list(self.tasks.finished(BEGIN, lanes, end, self.scenario.conditions.life)),
             samples=self.tasks.samples,
             lanes=lanes,
-            capacity=self.capacity,
+            capacity=self.capacity
+            if self.machines is None
+            else self.machines.most(end, self.capacity),
             types=self.types,
             end=end - BEGIN,
             outages=outages,
             refusals=dict(self.tasks.refusals),
             notes=[*unsupported.left_out(self.scenario.fleet), *self.admitted.created.notes()],
             complete=self.complete,
+            nodes=[] if machines is None else machines.spans(BEGIN, end),
         )
 
 

@@ -71,7 +71,7 @@ class TickSimulation(FastSimulation):
         self.events.after(0, partial(self._delete, victim.uid))
 
     def _delete(self, uid: str) -> None:
-        task, placement = self.tasks.by_uid.get(uid), self._placed.get(uid)
+        task, placement = self.tasks.by_uid.get(uid), self.placed.get(uid)
         if task is None or placement is None or task.gone:
             return
         self.agenda.cancel(task.next)
@@ -79,7 +79,7 @@ class TickSimulation(FastSimulation):
         task.state, task.reason, task.gone = "Failed", DELETED, True
         task.evictions += 1
         self.lives.evictions += 1
-        self._placed[uid] = self._marked(placement)
+        self.placed[uid] = self._marked(placement)
         grace = int(spec_of(placement.pod.obj).get("terminationGracePeriodSeconds") or 30)
         self.agenda.schedule(self.events.now() + grace * SECOND, ENDING, "deleted", task.key)
 
@@ -97,7 +97,7 @@ class TickSimulation(FastSimulation):
         """The pods that run or still hold resources, by key, with their tasks."""
         return {
             task.key: (task, placement.pod)
-            for uid, placement in self._placed.items()
+            for uid, placement in self.placed.items()
             if (task := self.tasks.by_uid.get(uid)) is not None
         }
 

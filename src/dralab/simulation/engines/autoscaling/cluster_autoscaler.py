@@ -1,4 +1,4 @@
-"""cluster-autoscaler in a simulated cluster: it looks every ten seconds, and asks for machines.
+"""cluster-autoscaler: it looks every ten seconds, and asks for machines.
 
 What it decides is in `capacity.autoscaling.cluster_autoscaler`.
 """
@@ -8,12 +8,11 @@ from typing import Final
 
 from dralab.capacity.autoscaling.cluster_autoscaler import best, expansions, unneeded
 from dralab.capacity.autoscaling.pools import Expansion, add_node, homeless
-from dralab.components.simulated import SimulatedCluster
 from dralab.kernel.clock import SECOND
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
-from dralab.simulation.engines.cluster.autoscaling import Autoscaler, is_unschedulable
-from dralab.simulation.engines.cluster.machines import Machine, Machines
+from dralab.simulation.engines.autoscaling.loop import Autoscaler
+from dralab.simulation.engines.autoscaling.machines import Machine, Machines
 from dralab.simulation.lifecycle.model import Stream
 from dralab.simulation.scenario.pools import ClusterAutoscalerRules
 
@@ -34,12 +33,7 @@ class ClusterAutoscaler(Autoscaler):
     """The loop of cluster-autoscaler; `machines` are what it acts on."""
 
     def __init__(
-        self,
-        cluster: SimulatedCluster,
-        machines: Machines,
-        rules: ClusterAutoscalerRules,
-        stream: Stream,
-        begin: int,
+        self, machines: Machines, rules: ClusterAutoscalerRules, stream: Stream, begin: int
     ) -> None:
         self.rules = rules
         self.chance = stream("expander")
@@ -50,11 +44,7 @@ class ClusterAutoscaler(Autoscaler):
         # Until when a pool is left alone, and how long that was.
         self._backoff: dict[str, tuple[int, int]] = {}
         super().__init__(
-            cluster,
-            machines,
-            begin=begin,
-            period=rules.scan,
-            provision_timeout=rules.provision_timeout,
+            machines, begin=begin, period=rules.scan, provision_timeout=rules.provision_timeout
         )
 
     def act(self, model: ClusterModel) -> None:
@@ -64,7 +54,7 @@ class ClusterAutoscaler(Autoscaler):
 
     def failed(self, machine: Machine) -> None:
         """Leave the pool alone for a while."""
-        now = self.cluster.now
+        now = self.events.now()
         until, length = self._backoff.get(machine.pool, (0, 0))
         if until <= now:
             length = min(2 * length, BACKOFF[1]) if length else BACKOFF[0]
@@ -74,7 +64,7 @@ class ClusterAutoscaler(Autoscaler):
 
     def _scale_up(self, model: ClusterModel) -> bool:
         """Ask for the nodes that pods wait for; return whether no node should go now."""
-        now, self.waits = self.cluster.now, False
+        now, self.waits = self.events.now(), False
         for pool in self.machines.pools.values():
             missing = pool.least - len(self.machines.of(pool.name))
             if missing > 0:
@@ -82,7 +72,7 @@ class ClusterAutoscaler(Autoscaler):
         pods = [
             pod
             for pod in model.waiting
-            if is_unschedulable(pod.obj) and pod.priority >= LEAST_PRIORITY
+            if self.host.is_unschedulable(pod) and pod.priority >= LEAST_PRIORITY
         ]
         if not pods:
             return False
@@ -102,7 +92,7 @@ class ClusterAutoscaler(Autoscaler):
         return True
 
     def _best(self, model: ClusterModel, pods: Sequence[PodInfo]) -> Expansion | None:
-        now = self.cluster.now
+        now = self.events.now()
         rooms = {}
         for pool in self.machines.pools.values():
             until, _ = self._backoff.get(pool.name, (0, 0))
@@ -117,14 +107,14 @@ class ClusterAutoscaler(Autoscaler):
 
     def _ask(self, pool: str, count: int) -> None:
         self.machines.ask(pool, count)
-        self._added = self.cluster.now
+        self._added = self.events.now()
         self.look()
 
     # --- fewer nodes --------------------------------------------------------------------------
 
     def _scale_down(self, model: ClusterModel) -> None:
         """Let the nodes go that have been unneeded for long enough."""
-        now = self.cluster.now
+        now = self.events.now()
         there = self.there()
         passed = {name for name, until in self._needed.items() if until > now}
         found, needed = unneeded(model, there, threshold=self.rules.threshold, passed=passed)

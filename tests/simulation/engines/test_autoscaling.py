@@ -1,12 +1,13 @@
-"""Node pools and cluster-autoscaler in a whole cluster: when nodes come and go, and their cost."""
+"""Node pools and autoscalers, in both engines: when nodes come and go, and their cost."""
 
 import pytest
 
 from dralab.scenarios.errors import InputError
-from dralab.simulation.engines.cluster.run import ClusterRun
+from dralab.simulation.dispatch import begin
 from dralab.simulation.results import metrics
 from dralab.simulation.scenario import scenario as scenarios
 from dralab.simulation.scenario.pools import KarpenterRules
+from dralab.simulation.scenario.schedulers import FAST, OWN
 
 GPUS = "{name: gpu, cpu: 64, gpus: 4, model: H100, max: 3, price: 30, startup: 4m}"
 JOB = """
@@ -24,14 +25,14 @@ spec:
 """
 
 
-@pytest.fixture
-def run(tmp_path):
+@pytest.fixture(params=[OWN, FAST])
+def run(tmp_path, request):
     def run(pools, pods, more="", *, fleet="", work=""):
         path = tmp_path / "scenario.yaml"
         work = work or f"{{pods: [{pods}]}}"
         fleet = f"fleet: {{nodes: [{fleet}]}}\n" if fleet else ""
-        path.write_text(f"{fleet}pools: [{pools}]\nworkload: {work}\nscheduler: dralab\n{more}")
-        found = ClusterRun(scenarios.load(path)).go()
+        path.write_text(f"{fleet}pools: [{pools}]\nworkload: {work}\nscheduler: {request.param}\n{more}")
+        found = begin(scenarios.load(path)).go()
         return found, metrics.metrics_of(found)
 
     return run
@@ -206,7 +207,7 @@ def test_what_is_wrong_with_pools_is_said(tmp_path, text, problem):
 def test_other_engines_refuse_pools(tmp_path):
     path = tmp_path / "scenario.yaml"
     path.write_text("pools: [{name: a, cpu: 4}]\nworkload: {pods: []}\nscheduler: fgd\n")
-    with pytest.raises(InputError, match="need `scheduler: dralab`"):
+    with pytest.raises(InputError, match="need `scheduler: dralab` or `dralab-fast`"):
         scenarios.load(path)
 
 

@@ -1,4 +1,4 @@
-"""Karpenter in a simulated cluster: batches of pods, and every ten seconds nodes to consolidate.
+"""Karpenter: batches of pods, and every ten seconds nodes to consolidate.
 
 What it decides is in `capacity.autoscaling.karpenter`.
 """
@@ -7,16 +7,12 @@ from typing import Final
 
 from dralab.capacity.autoscaling.karpenter import Disruption, disruptions, provision
 from dralab.capacity.autoscaling.pools import NodePool, add_node, homeless
-from dralab.components.simulated import SimulatedCluster
 from dralab.kernel.clock import SECOND
-from dralab.kernel.events import ENDING, Event
-from dralab.objects.metadata import spec_of
-from dralab.runtime.resources import PODS
+from dralab.kernel.events import LOOKING, Event
 from dralab.scheduling.model import ClusterModel
-from dralab.simulation.engines.cluster.autoscaling import Autoscaler, is_unschedulable
-from dralab.simulation.engines.cluster.machines import Machine, Machines
+from dralab.simulation.engines.autoscaling.loop import Autoscaler
+from dralab.simulation.engines.autoscaling.machines import Machine, Machines
 from dralab.simulation.scenario.pools import KarpenterRules
-from dralab.values.json_types import JsonDict
 
 PERIOD: Final = 10 * SECOND
 # Between a decision to disrupt nodes and a second look at it, which must agree.
@@ -27,9 +23,7 @@ TAINT: Final = "karpenter.sh/disrupted"
 class Karpenter(Autoscaler):
     """The loops of Karpenter; `machines` are what it acts on."""
 
-    def __init__(
-        self, cluster: SimulatedCluster, machines: Machines, rules: KarpenterRules, begin: int
-    ) -> None:
+    def __init__(self, machines: Machines, rules: KarpenterRules, begin: int) -> None:
         self.rules = rules
         machines.taint = TAINT
         self._batch: Event | None = None
@@ -40,43 +34,51 @@ class Karpenter(Autoscaler):
         self._decided: tuple[Disruption, int] | None = None
         # The nodes that go when a machine is ready.
         self._replaced_by: dict[str, tuple[str, ...]] = {}
-        cluster.manager.cache(PODS).subscribe(self._pod)
+        # The pods that wait for a node, as far as they are known.
+        self._refused: set[str] = set()
         super().__init__(
-            cluster,
-            machines,
-            begin=begin,
-            period=PERIOD,
-            provision_timeout=rules.provision_timeout,
+            machines, begin=begin, period=PERIOD, provision_timeout=rules.provision_timeout
         )
 
     # --- more nodes ---------------------------------------------------------------------------
 
-    def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
-        was, node = (str(spec_of(each or {}).get("nodeName") or "") for each in (old, new))
-        for name in {was, node} if was != node else ():
-            self._touched[name] = self.cluster.now
-        if new is not None and not node and is_unschedulable(new):
+    def pod_moved(self, node: str) -> None:
+        """Note when; a node is left alone for a while after that."""
+        self._touched[node] = self.events.now()
+        self.look()
+
+    def pod_refused(self, uid: str) -> None:
+        """Provision for a pod, and for others that come with it."""
+        if uid not in self._refused:
+            self._refused.add(uid)
             self._collect()
+        self.look()
 
     def _collect(self) -> None:
         """Provision once no pod has come for a moment, or after the longest time for a batch."""
-        now = self.cluster.now
+        now = self.events.now()
         if self._batch is None or self._batch.cancelled:
             self._batch_since = now
         else:
             self._batch.cancel()
         due = min(now + self.rules.batch_idle, self._batch_since + self.rules.batch_max)
-        self._batch = self.cluster.engine.at(due, self._provision, priority=ENDING)
+        self._batch = self.events.at(due, self._end_batch, priority=LOOKING)
 
-    def _provision(self) -> None:
-        model = self.model()
-        for machine in self.machines.to_come:
-            add_node(model, self.machines.pools[machine.pool], machine.name)
-        pods = [pod for pod in model.waiting if is_unschedulable(pod.obj)]
-        left = homeless(model, pods)
-        for each in provision(model, self._rooms(), left):
+    def _end_batch(self) -> None:
+        with self.looking() as model:
+            self._provision(model)
+
+    def _provision(self, model: ClusterModel) -> None:
+        pods = [pod for pod in model.waiting if self.host.is_unschedulable(pod)]
+        with model.tentatively():
+            for machine in self.machines.to_come:
+                add_node(model, self.machines.pools[machine.pool], machine.name)
+            left = homeless(model, pods)
+            found = provision(model, self._rooms(), left) if left else []
+        for each in found:
             self.machines.ask(each.pool.name, each.count)
-        self.look()
+        if found:
+            self.look()
 
     def _rooms(self) -> dict[NodePool, int]:
         return {pool: self.room(name) for name, pool in self.machines.pools.items()}
@@ -98,8 +100,10 @@ class Karpenter(Autoscaler):
         self.look()
 
     def act(self, model: ClusterModel) -> None:
-        """Decide on the next disruption, or take a second look at it."""
-        now = self.cluster.now
+        """Ask for what is still missing; decide on the next disruption, or look at it again."""
+        now = self.events.now()
+        if self._batch is None or self._batch.cancelled:
+            self._provision(model)
         if self._decided is not None:
             decided, due = self._decided
             if due > now:
@@ -119,7 +123,7 @@ class Karpenter(Autoscaler):
         """Return what could go now, as the budget allows."""
         if not self.rules.consolidates:
             return None
-        now, there = self.cluster.now, self.there()
+        now, there = self.events.now(), self.there()
         busy = {name for names in self._replaced_by.values() for name in names}
         nodes = {}
         sizes = {name: len(self.machines.of(name)) for name in self.machines.pools}

@@ -1,34 +1,79 @@
-"""Machines of node pools in a simulated cluster: asked for, started, taken back, given up."""
+"""Machines of node pools: asked for, started, taken back, given up."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
-from dralab.api.status import ApiError
 from dralab.capacity.autoscaling.pools import NodePool
-from dralab.capacity.changes import of_daemon_set
-from dralab.components.simulated import SimulatedCluster
+from dralab.drivers.driver import Driver
 from dralab.kernel.clock import SECOND
-from dralab.kernel.events import ENDING
+from dralab.kernel.events import ENDING, SCALING, Events
 from dralab.kernel.randomness import Randomness
-from dralab.objects.metadata import labels_of, metadata_of, spec_of
-from dralab.objects.pods import is_finished
-from dralab.objects.taints import NO_SCHEDULE, OF_AUTOSCALER, taints_of
-from dralab.runtime.client import amend
-from dralab.runtime.resources import NODES, PODS, SLICES
+from dralab.objects.metadata import labels_of, spec_of
+from dralab.objects.taints import NO_SCHEDULE, OF_AUTOSCALER
 from dralab.scheduling.copies import renamed
-from dralab.simulation.engines.cluster.created_objects import CreatedObjects
-from dralab.simulation.engines.cluster.nodes import SimulatedNodes, node_spec, slices_of
+from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.pods import PodInfo
+from dralab.simulation.engines.cluster.nodes import driver_classes, node_spec, slices_of
 from dralab.simulation.engines.cluster.tasks import capacity_of
 from dralab.simulation.lifecycle.model import Delays, LifeCycle
 from dralab.simulation.results.result import NodeSpan
 from dralab.simulation.scenario.pools import POOL_LABEL, ScenarioPool
+from dralab.simulation.workloads.openb import GpuNode
 from dralab.values.json_types import JsonDict
 
 # How often a node that is to go is looked at, until its pods have left.
 DRAINS: Final = SECOND
+
+
+class PoolHost(Protocol):
+    """The nodes and pods of an engine, as far as they come and go with machines."""
+
+    events: Events
+
+    def drivers_of(self, node: GpuNode) -> Sequence[Driver]:
+        """Return the drivers of a node that may come to be."""
+        ...
+
+    def create_once(self, body: JsonDict) -> None:
+        """Create an object that comes with a pool, unless it is there."""
+        ...
+
+    def join(self, node: GpuNode, objects: Sequence[JsonDict], late: int) -> None:
+        """Let a node come, and its devices so long after it.
+
+        `objects` are those of its pool's manifests: the node, and the slices that come late.
+        """
+        ...
+
+    def taint(self, node: str, taint: JsonDict) -> None:
+        """Taint a node."""
+        ...
+
+    def evict(self, node: str) -> bool:
+        """Ask the pods of a node to leave; return whether there are any that have to."""
+        ...
+
+    def remove(self, node: str, slices: Sequence[str]) -> None:
+        """Let a node go, with the pods and devices on it; the pool's manifests had the slices."""
+        ...
+
+    def model(self, late: Collection[str]) -> ClusterModel:
+        """Return the cluster as it is, without nodes whose devices are late.
+
+        The model is looked at before anything else happens, and left as it was.
+        """
+        ...
+
+    def is_unschedulable(self, pod: PodInfo) -> bool:
+        """Return whether the scheduler has found no place, and awaits none by preemption."""
+        ...
+
+    def machines_changed(self) -> None:
+        """Take note that a machine is ready, or gone."""
+        ...
 
 
 @dataclass(slots=True)
@@ -46,45 +91,32 @@ class Machine:
 
 
 class Machines:
-    """The machines of all pools. `changed` is called when one comes, or is gone.
-
-    `lost` is called for a node that goes with its pods.
-    """
+    """The machines of all pools; those that are always there are there at the beginning."""
 
     def __init__(
-        self,
-        cluster: SimulatedCluster,
-        nodes: SimulatedNodes,
-        created: CreatedObjects,
-        *,
-        pools: tuple[ScenarioPool, ...],
-        chance: Randomness,
-        lost: Callable[[str], None],
-        changed: Callable[[], None],
+        self, host: PoolHost, *, pools: tuple[ScenarioPool, ...], chance: Randomness, begin: int
     ) -> None:
-        self.cluster = cluster
-        self.nodes = nodes
-        self.created = created
+        self.host = host
+        self.events = host.events
         self.settings = {pool.name: pool for pool in pools}
         self.chance = chance
         self.delays = Delays(LifeCycle(), chance.stream)
-        self.changed = changed
         self.taint = OF_AUTOSCALER[0]
-        self._lost = lost
         self.all: list[Machine] = []
         self.here: dict[str, Machine] = {}
         self.pools = {pool.name: self._pool(pool) for pool in pools}
         for pool in pools:
             for _ in range(pool.least):
-                machine = self._new(pool)
-                machine.up = machine.ready = cluster.now
+                machine = self._new(pool, begin)
+                machine.up = machine.ready = begin
                 self._join(machine)
 
     def _pool(self, pool: ScenarioPool) -> NodePool:
         """Return what an autoscaler knows of a pool."""
         (node,) = pool.fleet.nodes
-        drivers = self.nodes.drivers_of(node)
-        self.nodes.create_classes(drivers)
+        drivers = self.host.drivers_of(node)
+        for body in driver_classes(drivers):
+            self.host.create_once(body)
         slices = [
             {"kind": "ResourceSlice", **item} for driver in drivers for _, item in slices_of(driver)
         ]
@@ -96,7 +128,7 @@ class Machines:
             elif item["kind"] == "ResourceSlice" and spec_of(item).get("nodeName") == node.name:
                 slices.append(item)
             else:
-                self._create_once(item)
+                self.host.create_once(item)
         offer = {**spec.amounts(), **((template.get("status") or {}).get("allocatable") or {})}
         labels = {**labels_of(template), POOL_LABEL: pool.name}
         return NodePool(
@@ -112,13 +144,6 @@ class Machines:
             price=pool.price,
             priority=pool.priority,
         )
-
-    def _create_once(self, item: JsonDict) -> None:
-        try:
-            self.created.create(item)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
 
     # --- what an autoscaler sees --------------------------------------------------------------
 
@@ -143,12 +168,12 @@ class Machines:
         setting = self.settings[pool]
         asked = []
         for _ in range(count):
-            machine = self._new(setting)
+            machine = self._new(setting, self.events.now())
             asked.append(machine)
             length = self.delays.length_of(setting.startup)
             fails = setting.failure and self.chance.stream("pools").random() < setting.failure
             if not fails:
-                self.cluster.engine.after(length, partial(self._come, machine), priority=ENDING)
+                self.events.after(length, partial(self._come, machine), priority=ENDING)
         return asked
 
     def give_up(self, machine: Machine, reason: str) -> None:
@@ -160,53 +185,29 @@ class Machines:
         machine.leaving, machine.reason = True, reason
         if machine.up is None:
             self._forget(machine, reason)
-            return
-        taint = {"key": self.taint, "effect": NO_SCHEDULE}
+        else:
+            # Who decided on it may still be looking at other nodes.
+            self.events.after(0, partial(self._empty, machine), priority=SCALING)
 
-        def change(latest: JsonDict) -> bool:
-            latest.setdefault("spec", {})["taints"] = [*taints_of(latest), taint]
-            return True
-
-        client = self.cluster.client
-        amend(client, NODES, client.get(NODES, machine.name), change)
-        self._evict(machine)
+    def _empty(self, machine: Machine) -> None:
+        if machine.name in self.here:
+            self.host.taint(machine.name, {"key": self.taint, "effect": NO_SCHEDULE})
+            self._evict(machine)
 
     def _evict(self, machine: Machine) -> None:
         """Ask each pod to leave: a budget may refuse, and is asked again."""
         if machine.name not in self.here:
             return
-        left = False
-        for pod in self._pods_on(machine.name):
-            left = True
-            metadata = metadata_of(pod)
-            body = {
-                "apiVersion": "policy/v1",
-                "kind": "Eviction",
-                "metadata": {"name": metadata["name"], "namespace": metadata["namespace"]},
-            }
-            try:
-                self.cluster.client.post(
-                    PODS, metadata["name"], "eviction", body, metadata["namespace"]
-                )
-            except ApiError as error:
-                if error.reason not in {"NotFound", "TooManyRequests"}:
-                    raise
-        if left:
-            self.cluster.engine.after(DRAINS, partial(self._evict, machine))
+        if self.host.evict(machine.name):
+            self.events.after(DRAINS, partial(self._evict, machine), priority=SCALING)
         else:
             self._forget(machine, machine.reason)
 
-    def _pods_on(self, name: str) -> Iterator[JsonDict]:
-        """Yield the pods that have to leave a node before it goes."""
-        for pod in self.nodes.kubelets.pods.find("node", name):
-            if not is_finished(pod) and not of_daemon_set(pod):
-                yield pod
-
     # --- a machine's life ---------------------------------------------------------------------
 
-    def _new(self, pool: ScenarioPool) -> Machine:
+    def _new(self, pool: ScenarioPool, asked: int) -> Machine:
         number = sum(each.pool == pool.name for each in self.all)
-        machine = Machine(f"{pool.name}-{number}", pool.name, self.cluster.now)
+        machine = Machine(f"{pool.name}-{number}", pool.name, asked)
         self.all.append(machine)
         self.here[machine.name] = machine
         return machine
@@ -215,36 +216,33 @@ class Machines:
         if machine.name not in self.here:
             return  # it was given up
         setting = self.settings[machine.pool]
-        machine.up = self.cluster.now
+        machine.up = self.events.now()
         late = self.delays.length_of(setting.devices)
         self._join(machine, late)
-        self.cluster.engine.after(late, partial(self._be_ready, machine), priority=ENDING)
+        self.events.after(late, partial(self._be_ready, machine), priority=SCALING)
         if setting.spot is not None:
             stays = int(self.chance.stream("spot").expovariate(1 / max(1, setting.spot.every)))
             notice = partial(self._notice, machine, setting.spot.notice)
-            self.cluster.engine.after(stays, notice, priority=ENDING)
+            self.events.after(stays, notice, priority=SCALING)
 
     def _join(self, machine: Machine, late: int = 0) -> None:
         """Let the node of a machine come, and its devices so long after it."""
-        setting, pool = self.settings[machine.pool], self.pools[machine.pool]
-        labels = {f"{POOL_LABEL}={pool.name}", f"kubernetes.io/hostname={machine.name}"}
+        setting = self.settings[machine.pool]
+        labels = {f"{POOL_LABEL}={machine.pool}", f"kubernetes.io/hostname={machine.name}"}
         kept = {each for each in setting.fleet.nodes[0].labels if "/hostname=" not in each}
         node = replace(setting.fleet.nodes[0], name=machine.name, labels=frozenset(kept | labels))
-        publish = None
-        if setting.fleet.objects:
-            first, *slices = renamed(pool.node, pool.slices, machine.name)
-            self.created.create(first)
+        self.host.join(node, list(self._objects(machine)), late)
 
-            def publish() -> None:
-                for item in slices:
-                    self.created.create(item)
-
-        self.nodes.add(node, late, publish)
+    def _objects(self, machine: Machine) -> Iterator[JsonDict]:
+        """Yield what the pool's manifests have, as that of the machine."""
+        pool = self.pools[machine.pool]
+        if self.settings[machine.pool].fleet.objects:
+            yield from renamed(pool.node, pool.slices, machine.name)
 
     def _be_ready(self, machine: Machine) -> None:
         if machine.name in self.here:
-            machine.ready = self.cluster.now
-            self.changed()
+            machine.ready = self.events.now()
+            self.host.machines_changed()
 
     def _notice(self, machine: Machine, notice: int) -> None:
         """A machine will be taken back: its pods are evicted, then it goes with the rest."""
@@ -252,29 +250,17 @@ class Machines:
             return
         if notice:
             self.drain(machine, "taken back")
-        self.cluster.engine.after(
-            notice, partial(self._forget, machine, "taken back"), priority=ENDING
-        )
+        gone = partial(self._forget, machine, "taken back")
+        self.events.after(notice, gone, priority=SCALING)
 
     def _forget(self, machine: Machine, reason: str) -> None:
         if self.here.pop(machine.name, None) is None:
             return
-        machine.gone, machine.reason = self.cluster.now, reason
+        machine.gone, machine.reason = self.events.now(), reason
         if machine.up is not None:
-            self._lost(machine.name)
-            self.nodes.remove(machine.name)
-            if self.settings[machine.pool].fleet.objects:
-                pool = self.pools[machine.pool]
-                for item in list(renamed(pool.node, pool.slices, machine.name))[1:]:
-                    self._delete_slice(item["metadata"]["name"])
-        self.changed()
-
-    def _delete_slice(self, name: str) -> None:
-        try:
-            self.cluster.client.delete(SLICES, name)
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
+            slices = [item["metadata"]["name"] for item in list(self._objects(machine))[1:]]
+            self.host.remove(machine.name, slices)
+        self.host.machines_changed()
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -298,8 +284,8 @@ class Machines:
             for each in self.all
         ]
 
-    def most(self, end: int) -> dict[str, int]:
-        """Return the most that the nodes had of each resource at a time."""
+    def most(self, end: int, beside: Mapping[str, int]) -> dict[str, int]:
+        """Return the most that there was of each resource at a time, with what others have."""
         now: Counter[str] = Counter()
         most: dict[str, int] = {}
         steps = [(each.up, 1, each.pool) for each in self.all if each.up is not None]
@@ -308,4 +294,5 @@ class Machines:
             for name, amount in capacity_of(self.settings[pool].fleet.nodes)[0].items():
                 now[name] += sign * amount
                 most[name] = max(most.get(name, 0), now[name])
-        return most
+        names = {**beside, **most}
+        return {name: most.get(name, 0) + beside.get(name, 0) for name in names}

@@ -1,19 +1,31 @@
-"""What all autoscalers of a simulated cluster have: when they look, and what they see.
+"""What all autoscalers have: when they look, and what they see.
 
 Where nothing has changed since one looked and no time has run out, it need not look.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from dralab.components.simulated import SimulatedCluster
-from dralab.kernel.events import ENDING, Event
-from dralab.objects.conditions import condition_of
-from dralab.objects.metadata import metadata_of, status_of
-from dralab.runtime.reading import read_cluster
-from dralab.runtime.resources import NODES, PODS, SLICES
+import numpy as np
+
+from dralab.kernel.events import LOOKING, Event
 from dralab.scheduling.model import ClusterModel
-from dralab.simulation.engines.cluster.machines import Machine, Machines
-from dralab.values.json_types import JsonObject
+from dralab.scheduling.nodes import NodeTable, Scores
+from dralab.scheduling.scores import KeptScores, NodeChoice
+from dralab.simulation.engines.autoscaling.machines import Machine, Machines
+
+
+class FirstByName(NodeChoice):
+    """kube-scheduler's choice, and of equal nodes the first by name."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+
+    def best(self, scores: Scores | KeptScores) -> int:
+        """Return the row of the best node."""
+        rows = np.flatnonzero(scores == scores.max())
+        return int(rows[0] if len(rows) == 1 else min(rows, key=self._table.names.__getitem__))
 
 
 class Autoscaler(ABC):
@@ -24,23 +36,16 @@ class Autoscaler(ABC):
     """
 
     def __init__(
-        self,
-        cluster: SimulatedCluster,
-        machines: Machines,
-        *,
-        begin: int,
-        period: int,
-        provision_timeout: int,
+        self, machines: Machines, *, begin: int, period: int, provision_timeout: int
     ) -> None:
-        self.cluster = cluster
         self.machines = machines
+        self.host = machines.host
+        self.events = machines.events
         self.begin = begin
         self.period = max(1, period)
         self.provision_timeout = provision_timeout
         self.waits = False
         self._next: Event | None = None
-        for resource in (PODS, NODES, SLICES):
-            cluster.manager.cache(resource).subscribe(lambda _old, _new: self.look())
         self.look()
 
     @abstractmethod
@@ -55,35 +60,52 @@ class Autoscaler(ABC):
         """Take note that a machine has come, or is gone."""
         self.look()
 
+    def pod_moved(self, node: str) -> None:
+        """Take note that a pod came to a node, or left it."""
+        del node
+        self.look()
+
+    def pod_refused(self, uid: str) -> None:
+        """Take note that the scheduler has found no place for a pod."""
+        del uid
+        self.look()
+
     def look(self, when: int = 0) -> None:
         """Look at the cluster at the first turn from then on, at the latest."""
-        later = max(when, self.cluster.now + 1) - self.begin
+        later = max(when, self.events.now() + 1) - self.begin
         turn = self.begin + -(-later // self.period) * self.period
         if self._next is not None:
             if self._next.when <= turn and not self._next.cancelled:
                 return
             self._next.cancel()
-        self._next = self.cluster.engine.at(turn, self._turn, priority=ENDING)
+        self._next = self.events.at(turn, self._turn, priority=LOOKING)
 
     def _turn(self) -> None:
         self._next = None
         for machine in self.machines.to_come:
             due = machine.asked + self.provision_timeout
-            if due > self.cluster.now:
+            if due > self.events.now():
                 self.look(due)
             else:
                 self.machines.give_up(machine, "never came")
                 self.failed(machine)
-        self.act(self.model())
+        with self.looking() as model:
+            self.act(model)
 
-    def model(self) -> ClusterModel:
-        """Return the cluster; a node whose devices are not all there is left out as one to come."""
-        late = {each.name for each in self.machines.to_come}
-        return ClusterModel(
-            item
-            for item in read_cluster(self.cluster.client)
-            if item["kind"] != "Node" or metadata_of(item)["name"] not in late
-        )
+    @contextmanager
+    def looking(self) -> Iterator[ClusterModel]:
+        """Give the cluster; a node whose devices are not all there is left out as one to come.
+
+        It is as it was afterwards. Of equal nodes the first by name is taken, in every engine.
+        """
+        model = self.host.model({each.name for each in self.machines.to_come})
+        state = model.state
+        before, state.choice = state.choice, FirstByName(state.table)
+        try:
+            yield model
+        finally:
+            state.choice = before
+            model.rollback(0)
 
     def room(self, pool: str) -> int:
         """Return how many more nodes a pool may have."""
@@ -96,13 +118,3 @@ class Autoscaler(ABC):
             for each in self.machines.here.values()
             if each.ready is not None and not each.leaving
         }
-
-
-def is_unschedulable(pod: JsonObject) -> bool:
-    """Return whether the scheduler has found no place for a pod, and awaits none by preemption."""
-    told = condition_of(pod, "PodScheduled") or {}
-    return (
-        told.get("status") == "False"
-        and told.get("reason") == "Unschedulable"
-        and not status_of(pod).get("nominatedNodeName")
-    )
