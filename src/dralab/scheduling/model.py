@@ -62,7 +62,8 @@ class ClusterModel:
     `waiting` is in the order in which the scheduler tries pods: by priority, then by age, then as
     they were given. Pods that name their node and have no devices yet get some there at the
     beginning, unless `completing` is switched off. Pods of another scheduler than `scheduler` are
-    left to it. With a `state` nothing is read: what is there is said later.
+    left to it. With a `state` nothing is read: what is there is said later. `all_nodes`: there are
+    no nodes but those that are given.
     """
 
     def __init__(
@@ -73,9 +74,10 @@ class ClusterModel:
         completing: bool = True,
         scheduler: str = DEFAULT_SCHEDULER,
         state: ClusterState | None = None,
+        all_nodes: bool = False,
     ) -> None:
         self.scheduler = scheduler
-        self.objects = ClusterObjects(objects)
+        self.objects = ClusterObjects(objects, all_nodes=all_nodes)
         self.claims = dict(self.objects.claims)
         self.provided = classes_by_resource(self.objects.of("DeviceClass"))
         self.reader = v1.V1Reader(CelSelectorCompiler(), keeps=True)

@@ -71,9 +71,13 @@ def features_of(nodes: Iterable[JsonObject]) -> AllocationFeatures:
 
 
 class ClusterObjects:
-    """Objects of a cluster by kind, complete, in the order in which they were given."""
+    """Objects of a cluster by kind, complete, in the order in which they were given.
 
-    def __init__(self, objects: Iterable[JsonObject]) -> None:
+    Without nodes, those that other objects name are taken to be there, unless it is said that
+    `all_nodes` are given.
+    """
+
+    def __init__(self, objects: Iterable[JsonObject], *, all_nodes: bool = False) -> None:
         self.by_kind: dict[str, list[JsonDict]] = {}
         for item in objects:
             kind = str(item.get("kind"))
@@ -98,7 +102,7 @@ class ClusterObjects:
         for kind in (POD_GROUP, COMPOSITE):
             for item in self.of(kind):
                 self.groups.put(kind, item)
-        self.nodes = self._nodes()
+        self.nodes = list(self.of("Node")) if all_nodes else self._nodes()
         provided = classes_by_resource(self.of("DeviceClass"))
         self._backlog = Backlog(self.by_kind, self.claims, provided)
         names = [node["metadata"]["name"] for node in self.nodes]

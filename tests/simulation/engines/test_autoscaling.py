@@ -31,7 +31,9 @@ def run(tmp_path, request):
         path = tmp_path / "scenario.yaml"
         work = work or f"{{pods: [{pods}]}}"
         fleet = f"fleet: {{nodes: [{fleet}]}}\n" if fleet else ""
-        path.write_text(f"{fleet}pools: [{pools}]\nworkload: {work}\nscheduler: {request.param}\n{more}")
+        path.write_text(
+            f"{fleet}pools: [{pools}]\nworkload: {work}\nscheduler: {request.param}\n{more}"
+        )
         found = begin(scenarios.load(path)).go()
         return found, metrics.metrics_of(found)
 

@@ -124,6 +124,13 @@ def test_two_hundred_scenarios_go_as_on_a_whole_cluster(tmp_path, seed):
     assert seen(fast) == seen(cluster)
 
 
+# Gangs without nodes, pods on machines that are taken back at once, promises of preemption.
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [11, 12, 14, 31, 32])
+def test_scenarios_with_pools_that_once_differed_go_as_in_a_whole_cluster(tmp_path, seed):
+    assert_same_with_pools(tmp_path, seed, 40)
+
+
 @pytest.mark.conformance
 @pytest.mark.parametrize("seed", range(200))
 def test_two_hundred_scenarios_with_pools_go_as_on_a_whole_cluster(tmp_path, seed):

@@ -96,16 +96,15 @@ class Autoscaler(ABC):
     def looking(self) -> Iterator[ClusterModel]:
         """Give the cluster; a node whose devices are not all there is left out as one to come.
 
-        It is as it was afterwards. Of equal nodes the first by name is taken, in every engine.
+        Of equal nodes the first by name is taken, in every engine.
         """
-        model = self.host.model({each.name for each in self.machines.to_come})
-        state = model.state
-        before, state.choice = state.choice, FirstByName(state.table)
-        try:
-            yield model
-        finally:
-            state.choice = before
-            model.rollback(0)
+        with self.host.model({each.name for each in self.machines.to_come}) as model:
+            state = model.state
+            before, state.choice = state.choice, FirstByName(state.table)
+            try:
+                yield model
+            finally:
+                state.choice = before
 
     def room(self, pool: str) -> int:
         """Return how many more nodes a pool may have."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Protocol
@@ -60,10 +61,10 @@ class PoolHost(Protocol):
         """Let a node go, with the pods and devices on it; the pool's manifests had the slices."""
         ...
 
-    def model(self, late: Collection[str]) -> ClusterModel:
-        """Return the cluster as it is, without nodes whose devices are late.
+    def model(self, late: Collection[str]) -> AbstractContextManager[ClusterModel]:
+        """Give the cluster as it is, without nodes whose devices are late.
 
-        The model is looked at before anything else happens, and left as it was.
+        What is done to the model changes nothing.
         """
         ...
 

@@ -1,6 +1,7 @@
 """The nodes of pools in a simulated cluster: they come, go and lose their pods by its API."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 from dralab.api.status import ApiError
 from dralab.capacity.changes import of_daemon_set
@@ -106,13 +107,15 @@ class ClusterPools:
                 if error.reason != "NotFound":
                     raise
 
-    def model(self, late: Collection[str]) -> ClusterModel:
+    @contextmanager
+    def model(self, late: Collection[str]) -> Iterator[ClusterModel]:
         """Read the cluster."""
-        return ClusterModel(
+        objects = (
             item
             for item in read_cluster(self.cluster.client)
             if item["kind"] != "Node" or metadata_of(item)["name"] not in late
         )
+        yield ClusterModel(objects, all_nodes=True)
 
     def is_unschedulable(self, pod: PodInfo) -> bool:
         """Return whether a pod's condition says so."""

@@ -449,8 +449,10 @@ class ClusterRun:
                 self.tasks.refused(task, str(told["message"]), (cause.title for cause in causes))
                 if self.autoscaler is not None:
                     self.autoscaler.pod_refused(task.uid)
-        if is_finished(pod):
-            self._finished(task, failed=status["phase"] == "Failed", why=status.get("reason") or "")
+        failed = status["phase"] == "Failed"
+        # Pods of a node that is gone fail when they are deleted: they come again.
+        if is_finished(pod) and not (failed and task.lost):
+            self._finished(task, failed=failed, why=status.get("reason") or "")
 
     def started(self, uid: str) -> None:
         """Note that a container runs."""

@@ -1,18 +1,17 @@
 """The nodes of pools in the fast engine: they come, go and lose their pods in its state."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from dralab.controllers import pod_gc
-from dralab.kernel.events import NORMAL
 from dralab.objects.metadata import NamespacedName, key_of, spec_of
 from dralab.runtime.resources import CLASSES
 from dralab.scheduling.allocatable import ClaimPlan
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import ClusterChange
-from dralab.scheduling.state import ClusterState, PodPlacement
+from dralab.scheduling.state import ClusterState, NominatedPod, PodPlacement
 from dralab.simulation.engines.autoscaling.loop import Autoscaler
 from dralab.simulation.engines.cluster.nodes import (
     device_names,
@@ -37,15 +36,49 @@ class LiveModel(ClusterModel):
         super().__init__((), state=state)
         self.slices = state.devices.wires
         self._asked = asked
+        # In which order nodes had their pods, where some were taken away.
+        self._orders: dict[str, list[str]] = {}
 
-    def look(self, running: Iterable[PodPlacement], waiting: Iterable[PodInfo]) -> None:
-        """Take note of the pods that there are now."""
+    @contextmanager
+    def looking(
+        self,
+        running: Iterable[PodPlacement],
+        waiting: Iterable[PodInfo],
+        promised: Mapping[str, str],
+    ) -> Iterator[None]:
+        """Know the pods that there are now, inside; room on nodes is `promised`, as pods say."""
+        table, nominees = self.state.table, self.state.nominees
         self.running.clear()
         self._users_of.clear()
         for each in running:
             self._count_running(each)
         self.waiting = self.ordered(waiting)
-        self._nominated = dict(self.state.nominees)
+        self._nominated = {
+            pod.uid: NominatedPod(pod, promised[pod.uid])
+            for pod in self.waiting
+            if promised.get(pod.uid) in table.row_of
+        }
+        kept = dict(nominees)
+        nominees.clear()
+        nominees.update(self._nominated)
+        try:
+            yield
+        finally:
+            self.rollback(0)
+            nominees.clear()
+            nominees.update(kept)
+            for node, uids in self._orders.items():
+                row = table.row_of[node]
+                pods = table.pods[row]
+                table.pods[row] = {uid: pods[uid] for uid in uids if uid in pods}
+            self._orders.clear()
+
+    def take_away(self, uid: str) -> PodInfo:
+        """Remove a pod from its node."""
+        node, table = self.running[uid].node, self.state.table
+        if node not in self._orders:
+            self._orders[node] = list(table.pods[table.row_of[node]])
+        return super().take_away(uid)
 
     def unbound(self, pod: PodInfo) -> PodInfo:
         """Return a pod as it waited."""
@@ -65,10 +98,12 @@ class FastPools:
         self.events = simulation.events
         self.drivers_of = inventory.drivers_of
         self.autoscaler: Autoscaler | None = None
-        # The pods for which no place was found, and those of them that await one by preemption.
+        # The pods for which no place was found, and where some of them await one by preemption.
         self._refused: set[str] = set()
-        self._promised: set[str] = set()
+        self._promised: dict[str, str] = {}
         self._asked: dict[str, PodInfo] = {}
+        # When the pods on nodes that are gone will be removed.
+        self._missing: dict[str, int] = {}
         self._whole: dict[str, PodPlacement] = {}
         self._model = LiveModel(simulation.state, self._asked)
 
@@ -121,11 +156,13 @@ class FastPools:
         """Remove a node; what runs on it stops, and is noticed as a controller does it."""
         del slices
         simulation, now = self.simulation, self.events.now()
-        for task in simulation.tasks_on(node):
+        tasks = simulation.tasks_on(node)
+        for task in tasks:
             simulation.lives.interrupt(task, "its node went down")
+        if tasks:
             seen = now + 1 + (STARTED - now - 1) % pod_gc.PERIOD
-            notice = partial(simulation.end_run, task.uid, task.reason)
-            self.events.at(seen + pod_gc.QUARANTINE, notice, priority=NORMAL)
+            self._missing[node] = seen + pod_gc.QUARANTINE
+            self.events.at(self._missing[node], self._collect_garbage)
         simulation.state.table.remove_node(node)
         devices = simulation.state.devices
         own = [
@@ -135,6 +172,16 @@ class FastPools:
             devices.put_slice(name, None)
         if own:
             simulation.changed(ClusterChange.DEVICES)
+
+    def _collect_garbage(self) -> None:
+        """Remove the pods of nodes that have been missing for long enough, the oldest first."""
+        now = self.events.now()
+        gone = {node for node, due in self._missing.items() if due <= now}
+        for uid, task in list(self.simulation.tasks.by_uid.items()):
+            if task.node in gone:
+                self.simulation.end_run(uid, task.reason)
+        for node in gone:
+            del self._missing[node]
 
     # --- pods -----------------------------------------------------------------------------------
 
@@ -153,7 +200,7 @@ class FastPools:
         if asked is not placement.pod:
             self._asked[asked.uid] = asked
         self._refused.discard(asked.uid)
-        self._promised.discard(asked.uid)
+        self._promised.pop(asked.uid, None)
         if self.autoscaler is not None:
             self.autoscaler.pod_moved(placement.node)
 
@@ -168,7 +215,7 @@ class FastPools:
         """Take note that there is no place for a pod, or will be one by preemption."""
         self._refused.add(uid)
         if nominated:
-            self._promised.add(uid)
+            self._promised[uid] = nominated
         if self.autoscaler is not None:
             self.autoscaler.pod_refused(uid)
 
@@ -176,15 +223,17 @@ class FastPools:
         """Return whether the scheduler has found no place, and awaits none by preemption."""
         return pod.uid in self._refused and pod.uid not in self._promised
 
-    def model(self, late: Collection[str]) -> ClusterModel:
-        """Return the state of the run."""
+    @contextmanager
+    def model(self, late: Collection[str]) -> Iterator[ClusterModel]:
+        """Give the state of the run."""
         model, simulation = self._model, self.simulation
         running = map(self._placement, simulation.placed.values())
-        model.look(running, [item.pod for item in simulation.queue])
-        for name in late:
-            if name in simulation.state.table.row_of:
-                model.remove_node(name)
-        return model
+        waiting = [item.pod for item in simulation.queue]
+        with model.looking(running, waiting, self._promised):
+            for name in late:
+                if name in simulation.state.table.row_of:
+                    model.remove_node(name)
+            yield model
 
     def _placement(self, kept: PodPlacement) -> PodPlacement:
         """Return a placement with the claims that were made for the pod."""
