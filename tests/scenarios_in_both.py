@@ -93,12 +93,13 @@ def with_pools(seed: int, text: dict, fleet: list[dict]) -> dict:
             "startup": chance.choice(["0s", "20s", {"delay": "5s", "jitter": "60s"}]),
             "devices": chance.choice(["0s", "0s", "15s", {"jitter": "30s"}]),
         }
-        for key, value in (
-            ("min", 1), ("priority", chance.randint(1, 3)), ("failure", 0.3),
-            ("spot", {"every": "200s", "notice": chance.choice(["0s", "20s"])}),
-        ):  # fmt: skip
-            if chance.random() < 0.25:
-                pool[key] = value
+        others = {
+            "min": 1,
+            "priority": chance.randint(1, 3),
+            "failure": 0.3,
+            "spot": {"every": "200s", "notice": chance.choice(["0s", "20s"])},
+        }
+        pool |= {key: value for key, value in others.items() if chance.random() < 0.25}
         pools.append(pool)
     if chance.random() < 0.5:
         how = {
