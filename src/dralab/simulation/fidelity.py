@@ -10,7 +10,7 @@ from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import metadata_of, spec_of
 from dralab.scheduling.copies import put
 from dralab.scheduling.model import ClusterModel
-from dralab.simulation.engines.cluster.tasks import capacity_of
+from dralab.simulation.engines.fleet_nodes import capacity_of
 from dralab.simulation.lifecycle.tasks import pod_task
 from dralab.simulation.results.result import Result, SampleColumns, StateSample, Task
 from dralab.simulation.scenario.fleet import ScenarioFleet, checked_node

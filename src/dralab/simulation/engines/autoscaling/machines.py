@@ -17,8 +17,7 @@ from dralab.objects.taints import NO_SCHEDULE, OF_AUTOSCALER
 from dralab.scheduling.copies import renamed
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
-from dralab.simulation.engines.cluster.nodes import driver_classes, node_spec, slices_of
-from dralab.simulation.engines.cluster.tasks import capacity_of
+from dralab.simulation.engines.fleet_nodes import capacity_of, driver_classes, node_spec, slices_of
 from dralab.simulation.lifecycle.model import Delays, LifeCycle
 from dralab.simulation.results.result import NodeSpan
 from dralab.simulation.scenario.pools import POOL_LABEL, ScenarioPool

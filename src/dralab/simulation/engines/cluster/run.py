@@ -46,13 +46,8 @@ from dralab.simulation.engines.cluster.nodes import SimulatedNodes
 from dralab.simulation.engines.cluster.pools import ClusterPools
 from dralab.simulation.engines.cluster.queues import AdmissionQueues
 from dralab.simulation.engines.cluster.submission import GATE, SCHEDULER, TaskObjects, gangs_of
-from dralab.simulation.engines.cluster.tasks import (
-    ClusterTask,
-    ClusterTasks,
-    GpuUsage,
-    capacity_of,
-    lanes_of,
-)
+from dralab.simulation.engines.cluster.tasks import ClusterTask, ClusterTasks, GpuUsage, lanes_of
+from dralab.simulation.engines.fleet_nodes import capacity_of
 from dralab.simulation.engines.own_choice import OwnChoice
 from dralab.simulation.engines.scenario_run import Progress, Stop
 from dralab.simulation.lifecycle.model import Pod, Quotas

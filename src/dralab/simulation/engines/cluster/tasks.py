@@ -10,7 +10,7 @@ from dralab.simulation.engines.objects import GPU_PREFIX
 from dralab.simulation.lifecycle.model import LifeCycle, Pod
 from dralab.simulation.lifecycle.tasks import TaskRecord
 from dralab.simulation.results.result import SampleColumns, StateSample, Task
-from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
+from dralab.simulation.workloads.openb import GpuNode
 
 
 @dataclass(slots=True)
@@ -181,18 +181,3 @@ def lanes_of(devices: Mapping[str, Sequence[str]]) -> list[str]:
     for node, names in devices.items():
         found += [node, *(f"{node}/{name}" for name in names)]
     return found
-
-
-def capacity_of(nodes: Iterable[GpuNode]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the total capacity of nodes, and of each type of GPU."""
-    nodes = tuple(nodes)
-    capacity = {
-        "cpu": sum(node.cpu for node in nodes), "memory": sum(node.memory for node in nodes),
-    }  # fmt: skip
-    types = dict.fromkeys(sorted({node.model for node in nodes if node.model}), 0)
-    for node in nodes:
-        if node.gpus:
-            types[node.model] += WHOLE_GPU * node.gpus
-    if types:
-        capacity["gpu"] = sum(types.values())
-    return capacity, types

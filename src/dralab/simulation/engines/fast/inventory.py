@@ -21,7 +21,7 @@ from dralab.scheduling.demands import DemandReader
 from dralab.scheduling.devices import ClusterDevices
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.state import ClusterState
-from dralab.simulation.engines.cluster.nodes import (
+from dralab.simulation.engines.fleet_nodes import (
     device_names,
     driver_classes,
     gpu_drivers,

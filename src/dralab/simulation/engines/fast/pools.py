@@ -13,13 +13,9 @@ from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import ClusterChange
 from dralab.scheduling.state import ClusterState, NominatedPod, PodPlacement
 from dralab.simulation.engines.autoscaling.loop import Autoscaler
-from dralab.simulation.engines.cluster.nodes import (
-    device_names,
-    node_spec,
-    slices_of,
-)
 from dralab.simulation.engines.fast.engine import STARTED, FastSimulation
 from dralab.simulation.engines.fast.inventory import Inventory, ready_node
+from dralab.simulation.engines.fleet_nodes import device_names, node_spec, slices_of
 from dralab.simulation.workloads.openb import GpuNode
 from dralab.values.json_types import JsonDict
 

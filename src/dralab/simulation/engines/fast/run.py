@@ -17,19 +17,14 @@ from dralab.simulation.engines import unsupported
 from dralab.simulation.engines.autoscaling.autoscalers import autoscaler_of
 from dralab.simulation.engines.autoscaling.machines import Machines
 from dralab.simulation.engines.cluster.created_objects import CreatedObjects
-from dralab.simulation.engines.cluster.tasks import (
-    ClusterTask,
-    ClusterTasks,
-    GpuUsage,
-    capacity_of,
-    lanes_of,
-)
+from dralab.simulation.engines.cluster.tasks import ClusterTask, ClusterTasks, GpuUsage, lanes_of
 from dralab.simulation.engines.fast.admitted import AdmittedObjects
 from dralab.simulation.engines.fast.choices import choice_named
 from dralab.simulation.engines.fast.claim_book import ClaimBook
 from dralab.simulation.engines.fast.engine import BEGIN, FastSimulation
 from dralab.simulation.engines.fast.inventory import GpusAre, Inventory, empty_state
 from dralab.simulation.engines.fast.pools import FastPools
+from dralab.simulation.engines.fleet_nodes import capacity_of
 from dralab.simulation.engines.fragmentation import FragmentationLedger
 from dralab.simulation.engines.own_choice import OwnChoice
 from dralab.simulation.engines.scenario_run import Progress, Stop
