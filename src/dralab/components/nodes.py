@@ -99,11 +99,6 @@ class NodesHost(Protocol):
         ...
 
     @property
-    def url(self) -> str:
-        """Where HTTP clients find the cluster."""
-        ...
-
-    @property
     def pods_url(self) -> str:
         """Where programs in pods find the cluster."""
         ...

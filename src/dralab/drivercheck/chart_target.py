@@ -136,10 +136,6 @@ class ChartTarget:
             )
         return ProcessInstance(process, log)
 
-    def here(self, places: Places, path: str) -> str:
-        """Return the place on this machine of a path that the driver names."""
-        return paths_of(places).here(path)
-
 
 def paths_of(places: Places) -> NodePaths:
     """Return the places of the node's well-known paths."""

@@ -49,11 +49,6 @@ class ApiCall:
         """Whether the request changes something."""
         return self.method in WRITES
 
-    @property
-    def watches(self) -> bool:
-        """Whether the request is a watch."""
-        return "watch=true" in self.query or "watch=1" in self.query
-
     def __str__(self) -> str:
         query = f"?{self.query}" if self.query else ""
         return f"{self.method} {self.path}{query}"

@@ -104,10 +104,6 @@ class FaultyPlugin:
         """Add a fault."""
         self.faults.append(fault)
 
-    def clear(self) -> None:
-        """Remove all faults."""
-        self.faults.clear()
-
     def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, PrepareResult]:
         """Prepare, or fail as the fault says."""
         kinds = self._happening("prepare")

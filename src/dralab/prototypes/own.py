@@ -23,9 +23,8 @@ from dralab.prototypes.findings import (
     legacy,
     warning,
 )
-from dralab.prototypes.k8srm.claim_reader import UnallocatableError
-from dralab.prototypes.placement import PlacedDevice, PlacedPod, PlacementResult, UnplacedPod
-from dralab.prototypes.searching import SearchedCluster
+from dralab.prototypes.placement import PlacedDevice
+from dralab.prototypes.searching import ClaimInProblem, SearchedCluster
 from dralab.prototypes.shape import Shape, checked, standard
 from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.patches import copied
@@ -198,18 +197,14 @@ class Objects:
 
     def of_kind(self, kind: str) -> list[JsonDict]:
         """Return the objects of a kind of the generation, in the order of the input."""
-        return self._cluster.objects_of_kind(self._cluster.generation.api_version, kind)
+        return self._cluster.objects_of_kind(self._cluster.api_version, kind)
 
     def find(self, kind: str, name: str, pod: JsonObject | None = None) -> JsonDict:
         """Return an object by name, in a pod's namespace; without it the pod cannot be placed."""
-        namespace = ((pod or {}).get("metadata") or {}).get("namespace") or ""
-        api_version = self._cluster.generation.api_version
-        wanted = {"apiVersion": api_version, "kind": kind}
-        key = self._cluster.key(wanted | {"metadata": {"name": name, "namespace": namespace}})
-        found = self._cluster.objects.get(key)
-        if found is None:
-            raise UnallocatableError(self._cluster.absent(key))
-        return found
+        namespace = ((pod or {}).get("metadata") or {}).get("namespace") or "default"
+        if kind in self._cluster.cluster_kinds:
+            namespace = ""
+        return self._cluster.named(kind, namespace, name)
 
 
 class OwnGeneration(ABC):
@@ -307,7 +302,7 @@ def _whole(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", **schema, "properties": properties}
 
 
-class OwnCluster(SearchedCluster):
+class OwnCluster(SearchedCluster[ClaimInProblem]):
     """The cluster of a user's own generation.
 
     A claim's result is `status.allocation{nodeName, devices[]{request, driver, pool, device}}`,
@@ -323,6 +318,7 @@ class OwnCluster(SearchedCluster):
         refused: Iterable[NormalizedDocument] = (),
     ) -> None:
         self.generation = generation
+        self.api_version = generation.api_version
         self.cluster_kinds = frozenset({*generation.cluster_kinds, "Node"})
         super().__init__(objects, refused)
         self.view = Objects(self)
@@ -333,89 +329,54 @@ class OwnCluster(SearchedCluster):
 
     def pods(self) -> list[JsonDict]:
         """Return the pods, in the order in which they came."""
-        own = self.objects_of_kind(self.generation.api_version, "Pod")
-        return [*self.objects_of_kind("v1", "Pod"), *own]
+        return [*super().pods(), *self._of("Pod")]
 
-    def pool_nodes(self) -> set[str]:
-        """Return the nodes that pools name."""
-        return {each.node_scope.node for each in self.slices}
+    def _asked(self, pod: JsonDict) -> list[ClaimInProblem]:
+        return [
+            ClaimInProblem(item=item, wanted=wanted)
+            for item, wanted in self.generation.claims(pod, self.view)
+        ]
 
-    def failures(self) -> Mapping[str, str]:
-        """Return nothing: an expression without an answer fails the pod, as in resource.k8s.io."""
-        return {}
-
-    def problem(self, pod: JsonDict) -> core.Problem:
-        """Return the allocation problem of a pod; UnallocatableError if it cannot be met."""
-        return self._problem(list(self.generation.claims(pod, self.view)))
-
-    def place(self, pod: JsonDict) -> PlacementResult:
-        """Return where a pod can run: the first node by name, with the first devices."""
-        try:
-            asked = list(self.generation.claims(pod, self.view))
-        except UnallocatableError as error:
-            return UnplacedPod(pod=pod, reason=str(error))
-        fixed = sorted({_allocation(item).get("nodeName") or "" for item, _ in asked} - {""})
-        return self.searched(
-            pod,
-            self._problem(asked),
-            fixed,
-            lambda node, found: self._placed(pod, node, asked, found),
-        )
-
-    def _problem(self, asked: Sequence[tuple[JsonDict, core.Claim]]) -> core.Problem:
+    def _in_use(self) -> core.InUse:
         held = {
             core.DeviceId(each["driver"], each["pool"], each["device"]): (item["metadata"]["name"],)
             for key, item in self.objects.items()
-            if key[0] == self.generation.api_version
+            if key[0] == self.api_version
             for each in _allocation(item).get("devices") or ()
             if not each.get("adminAccess")
         }
-        return core.Problem(
-            claims=tuple(wanted for item, wanted in asked if not _allocation(item)),
-            classes=self.classes,
-            slices=self.slices,
-            in_use=core.InUse(exclusive=frozenset(held), holders=held),
-        )
+        return core.InUse(exclusive=frozenset(held), holders=held)
 
-    def _placed(
+    def _write(
+        self, claim: ClaimInProblem, item: JsonDict, allocation: ClaimAllocation, node: str
+    ) -> list[PlacedDevice]:
+        results = _results(claim.wanted, allocation)
+        item["status"]["allocation"] = {"nodeName": node, "devices": results}
+        return _devices(item)
+
+    def _reserve(self, status: JsonDict, pod: JsonDict) -> None:
+        user = {"name": pod["metadata"]["name"], "uid": pod["metadata"].get("uid", "")}
+        users = status.setdefault("reservedFor", [])
+        if user not in users:
+            users.append(user)
+
+    def _containers(
         self,
         pod: JsonDict,
-        node: str,
-        asked: Sequence[tuple[JsonDict, core.Claim]],
-        allocations: Sequence[ClaimAllocation],
-    ) -> PlacedPod:
-        found = iter(allocations)
-        claims: list[JsonDict] = []
-        devices: list[PlacedDevice] = []
-        for item, wanted in asked:
-            made: JsonDict = copied(item)
-            status = made.setdefault("status", {})
-            if not _allocation(item):
-                status["allocation"] = {"nodeName": node, "devices": _results(wanted, next(found))}
-                devices += _devices(made)
-            user = {"name": pod["metadata"]["name"], "uid": pod["metadata"].get("uid", "")}
-            users = status.setdefault("reservedFor", [])
-            if user not in users:
-                users.append(user)
-            claims.append(made)
-        bound = copied(pod)
-        bound["spec"]["nodeName"] = node
-        return PlacedPod(
-            pod=bound,
-            node=node,
-            devices=tuple(devices),
-            claims=tuple(claims),
-            containers={
-                container["name"]: tuple(
-                    str(each)
-                    for name in self.generation.uses(container)
-                    for made in claims
-                    if made["metadata"]["name"] == name
-                    for each in _devices(made)
-                )
-                for container in spec_of(pod).get("containers") or ()
-            },
-        )
+        asked: Sequence[ClaimInProblem],  # noqa: ARG002 - the claims say it
+        claims: Sequence[JsonDict],
+        devices: Sequence[PlacedDevice],  # noqa: ARG002
+    ) -> dict[str, tuple[str, ...]]:
+        return {
+            container["name"]: tuple(
+                str(each)
+                for name in self.generation.uses(container)
+                for made in claims
+                if made["metadata"]["name"] == name
+                for each in _devices(made)
+            )
+            for container in spec_of(pod).get("containers") or ()
+        }
 
 
 def _allocation(item: JsonObject) -> JsonDict:

@@ -16,6 +16,10 @@ from dralab.values.json_types import JsonDict
 from dralab.values.records import dataclass
 
 
+class UnallocatableError(ValueError):
+    """A claim that no devices could ever meet."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExpressionFailure:
     """An expression that failed for some devices, which were skipped."""

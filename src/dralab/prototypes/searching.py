@@ -1,22 +1,28 @@
 """Shared by the clusters of older generations: objects by identity, and the search over nodes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
+from dralab.allocation import problem as core
 from dralab.allocation.allocator import allocate
 from dralab.allocation.outcome import Allocated, ClaimAllocation
-from dralab.allocation.problem import Node, Problem
+from dralab.allocation.problem import InUse, Node, Problem
+from dralab.objects.claims import consumer_of
+from dralab.objects.metadata import status_of
 from dralab.prototypes.findings import NormalizedDocument, identity
 from dralab.prototypes.placement import (
     ExpressionFailure,
     NodeRefusal,
+    PlacedDevice,
     PlacedPod,
     PlacementResult,
+    UnallocatableError,
     UnplacedPod,
 )
 from dralab.scheduling import scores
@@ -26,19 +32,55 @@ from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.state import PodPlacement
 from dralab.values.json_types import JsonDict
+from dralab.values.patches import copied
+from dralab.values.quantity import Number
+from dralab.values.records import dataclass
 
 Key = tuple[str, str, str, str]
+SHARED: Final = "shared"
 
 
-class SearchedCluster(ABC):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimInProblem:
+    """A claim of a pod: its object, the pod's name for it, and its form in the problem."""
+
+    entry: str = ""
+    item: JsonDict
+    wanted: core.Claim
+
+    @property
+    def name(self) -> str:
+        """The claim's name."""
+        return str(self.item["metadata"]["name"])
+
+    @property
+    def allocation(self) -> Mapping[str, Any] | None:
+        """Its present allocation."""
+        found: Mapping[str, Any] | None = status_of(self.item).get("allocation")
+        return found
+
+    @property
+    def is_allocated(self) -> bool:
+        """Whether it has its devices already."""
+        return self.allocation is not None
+
+
+Asked = TypeVar("Asked", bound=ClaimInProblem)
+
+
+class SearchedCluster(ABC, Generic[Asked]):
     """Objects, and placements of pods that change nothing until they are applied.
 
     `cluster_kinds` are those without a namespace; others without one are in `default`.
-    `pool_kind` is the kind that describes devices.
+    `pool_kind` is the kind that describes devices. A generation says what a pod asks for (`_asked`)
+    and writes what a claim gets (`_write`).
     """
 
+    api_version: str
     cluster_kinds: frozenset[str] = frozenset()
     pool_kind: str = ""
+    slices: tuple[core.Slice, ...]
+    classes: Mapping[str, core.DeviceClass]
 
     def __init__(
         self, objects: Iterable[JsonDict], refused: Iterable[NormalizedDocument] = ()
@@ -71,6 +113,17 @@ class SearchedCluster(ABC):
     def objects_of_kind(self, api_version: str, kind: str) -> list[JsonDict]:
         """Return the objects of a kind, in the order in which they came."""
         return [item for key, item in self.objects.items() if key[:2] == (api_version, kind)]
+
+    def _of(self, kind: str) -> list[JsonDict]:
+        return self.objects_of_kind(self.api_version, kind)
+
+    def named(self, kind: str, namespace: str, name: str, api_version: str = "") -> JsonDict:
+        """Return an object that a claim or a pod names; UnallocatableError if there is none."""
+        key = (api_version or self.api_version, kind, namespace, name)
+        found = self.objects.get(key)
+        if found is None:
+            raise UnallocatableError(self.absent(key))
+        return found
 
     def refused_of_kind(self, api_version: str, kind: str) -> dict[Key, NormalizedDocument]:
         """Return the stored objects of a kind that cannot be read."""
@@ -121,37 +174,108 @@ class SearchedCluster(ABC):
         """Return a problem without claims: all devices, and which of them are in use."""
         return self._problem(())
 
-    @abstractmethod
-    def _problem(self, asked: Sequence[Any], /) -> Problem:
-        """Return the problem of a pod's claims, in the form that the generation reads them in."""
-
-    @abstractmethod
     def pods(self) -> list[JsonDict]:
         """Return the pods, in the order in which they came."""
+        return self.objects_of_kind("v1", "Pod")
 
-    @abstractmethod
-    def problem(self, pod: JsonDict) -> Problem:
-        """Return the allocation problem of a pod; ValueError if it cannot be met at all."""
-
-    @abstractmethod
     def pool_nodes(self) -> set[str]:
         """Return the nodes that pools name."""
+        return {each.node_scope.node for each in self.slices}
+
+    def failures(self) -> Mapping[str, str]:
+        """Return expressions that failed for some device, with the first error of each.
+
+        None where such an error ends the search.
+        """
+        return {}
+
+    def problem(self, pod: JsonDict) -> Problem:
+        """Return the allocation problem of a pod; UnallocatableError if it cannot be met at all."""
+        return self._problem(self._asked(pod))
+
+    def _problem(self, asked: Sequence[Asked]) -> Problem:
+        return Problem(
+            claims=tuple(claim.wanted for claim in asked if not claim.is_allocated),
+            classes=self.classes,
+            slices=self.slices,
+            in_use=self._in_use(),
+        )
 
     @abstractmethod
-    def failures(self) -> Mapping[str, str]:
-        """Return expressions that failed for some device, with the first error of each."""
+    def _in_use(self) -> InUse:
+        """Return the devices that are in use."""
 
-    def searched(
+    @abstractmethod
+    def _asked(self, pod: JsonDict) -> list[Asked]:
+        """Return the claims of a pod; UnallocatableError if they cannot be met at all."""
+
+    def _to_place(self, pod: JsonDict) -> list[Asked]:
+        """Return them with all that their status will need; UnallocatableError."""
+        return self._asked(pod)
+
+    @abstractmethod
+    def _write(
+        self, claim: Asked, item: JsonDict, allocation: ClaimAllocation, node: str
+    ) -> Iterable[PlacedDevice]:
+        """Write an allocation into a claim; return its devices."""
+
+    @abstractmethod
+    def _containers(
         self,
         pod: JsonDict,
-        problem: Problem,
-        fixed: Sequence[str],
-        placed: Callable[[str, Sequence[ClaimAllocation]], PlacedPod],
-    ) -> PlacementResult:
-        """Return the best node that can run a pod, or why none can.
+        asked: Sequence[Asked],
+        claims: Sequence[JsonDict],
+        devices: Sequence[PlacedDevice],
+    ) -> dict[str, tuple[str, ...]]:
+        """Return what each container sees: by claims as written, or by the new devices."""
 
-        `fixed` are the nodes of claims that are allocated already: more than one is a reason.
-        """
+    def _nodes_of(self, claim: Asked) -> set[str]:
+        """Return the nodes to which a claim's allocation ties a pod."""
+        return {str((claim.allocation or {}).get("nodeName") or "")} - {""}
+
+    def _reserve(self, status: JsonDict, pod: JsonDict) -> None:
+        """Note a pod as a user of a claim."""
+        user = consumer_of(pod)
+        users = status.setdefault("reservedFor", [])
+        if user not in users:
+            users.append(user)
+
+    def _placed(
+        self,
+        pod: JsonDict,
+        node: str,
+        asked: Sequence[Asked],
+        allocations: Sequence[ClaimAllocation],
+    ) -> PlacedPod:
+        found = iter(allocations)
+        claims: list[JsonDict] = []
+        devices: list[PlacedDevice] = []
+        for claim in asked:
+            item = copied(claim.item)
+            status = item.setdefault("status", {})
+            if not claim.is_allocated:
+                devices += self._write(claim, item, next(found), node)
+            self._reserve(status, pod)
+            claims.append(item)
+        bound = copied(pod)
+        bound["spec"]["nodeName"] = node
+        return PlacedPod(
+            pod=bound,
+            node=node,
+            devices=tuple(devices),
+            claims=tuple(claims),
+            containers=self._containers(bound, asked, claims, devices),
+        )
+
+    def place(self, pod: JsonDict) -> PlacementResult:
+        """Return where a pod can run: the node that scores best, with the first devices."""
+        try:
+            asked = self._to_place(pod)
+        except UnallocatableError as error:
+            return UnplacedPod(pod=pod, reason=str(error))
+        problem = self._problem(asked)
+        # The nodes of claims that are allocated already: more than one is a reason.
+        fixed = sorted({node for claim in asked for node in self._nodes_of(claim)})
         if len(fixed) > 1:
             reason = f"its claims are allocated on different nodes: {', '.join(fixed)}"
             return UnplacedPod(pod=pod, reason=reason)
@@ -165,7 +289,7 @@ class SearchedCluster(ABC):
                 continue
             outcome = allocate(problem, Node(name))
             if isinstance(outcome, Allocated):
-                return placed(name, outcome.claims)
+                return self._placed(pod, name, asked, outcome.claims)
             refusals.append(NodeRefusal(node=name, outcome=outcome))
         refusals.sort(key=lambda refusal: refusal.node)
         failures = sorted(self.failures().items())
@@ -174,6 +298,28 @@ class SearchedCluster(ABC):
             nodes=tuple(refusals),
             failures=tuple(ExpressionFailure(text, message) for text, message in failures),
         )
+
+
+def slices_of(
+    driver: str,
+    pool: core.NumberedPool,
+    node: str,
+    devices: Iterable[core.Device],
+    shared: Mapping[str, Number],
+) -> Iterator[core.Slice]:
+    """Yield the slices of a pool: one with devices, one with counters where there are any."""
+    made = core.Slice(
+        name=f"{pool}-devices",
+        driver=driver,
+        pool=pool,
+        slice_count=2 if shared else 1,
+        node_scope=core.NodeScope(node=node, everywhere=not node),
+        devices=tuple(devices),
+    )
+    yield made
+    if shared:
+        counters = (core.CounterSet(SHARED, shared),)
+        yield replace(made, name=f"{pool}-shared", devices=(), counter_sets=counters)
 
 
 def _without_claims(pod: JsonDict) -> JsonDict:

@@ -372,12 +372,6 @@ class ClusterModel:
         self._undo.append(lambda: self.devices.put_claim(before))
         self._undo.append(lambda: self.claims.__setitem__(key, before))
 
-    def put_rule(self, wire: JsonDict) -> None:
-        """Add a DeviceTaintRule."""
-        name = wire["metadata"]["name"]
-        self.devices.put_rule(name, wire)
-        self._undo.append(lambda: self.devices.put_rule(name, None))
-
     def changes_of(self, node: str) -> tuple[int, int]:
         """Return a number that changes whenever a node or its pods change."""
         return self._changes.get(node, 0), self._changes.get("", 0)

@@ -153,11 +153,6 @@ class PodDifference:
             return None
         return self.replayed_bound - self.recorded_bound
 
-    @property
-    def elsewhere(self) -> bool:
-        """Whether it went to another node, or was placed in one of them only."""
-        return self.recorded_node != self.replayed_node
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fidelity:

@@ -211,10 +211,6 @@ class Pools:
         self._judged = JudgedDevices()
         self._parts: dict[tuple[PoolRecord, object], PoolPart] = {}
 
-    def index_of(self, driver: str, pool: str) -> int:
-        """Return the number of a pool; KeyError if there is none."""
-        return self._index[driver, pool]
-
     def pool_number(self, driver: str, pool: str) -> int | None:
         """Return the number of a pool, None if there is none."""
         return self._index.get((driver, pool))

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from dralab.allocation import problem as core
 from dralab.allocation.outcome import ClaimAllocation
-from dralab.allocation.problem import DeviceId, InUse, NodeScope, Problem
+from dralab.allocation.problem import DeviceId, InUse, NodeScope
 from dralab.objects.claims import classic_pod_claims, consumer_of, consumers_of, uses_of
 from dralab.objects.metadata import key_of, spec_of, status_of, uid_of
 from dralab.prototypes.classic import fake
@@ -26,14 +26,13 @@ from dralab.prototypes.classic.structured import (
     held_by,
 )
 from dralab.prototypes.findings import NormalizedDocument
-from dralab.prototypes.k8srm.claim_reader import ConstraintReader, UnallocatableError
+from dralab.prototypes.k8srm.claim_reader import ConstraintReader
 from dralab.prototypes.k8srm.expressions import K8srmExpressions
-from dralab.prototypes.placement import PlacedDevice, PlacedPod, PlacementResult, UnplacedPod
-from dralab.prototypes.searching import SearchedCluster
+from dralab.prototypes.placement import PlacedDevice, PlacedPod, UnallocatableError
+from dralab.prototypes.searching import ClaimInProblem, SearchedCluster
 from dralab.scheduling.pods import PodInfo
 from dralab.values.json_types import JsonDict, JsonObject
 from dralab.values.labels import node_selector_accepts
-from dralab.values.patches import copied
 from dralab.values.records import dataclass
 
 REQUEST: Final = "devices"
@@ -77,19 +76,10 @@ class DriversOwn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedClassicClaim:
-    """A claim of a pod: its entry, its object, its class, and its form in the problem."""
+class AskedClassicClaim(ClaimInProblem):
+    """A claim of a pod, with its class."""
 
-    entry: str
-    item: JsonDict
     class_: JsonDict
-    wanted: core.Claim
-
-    @property
-    def allocation(self) -> Mapping[str, Any] | None:
-        """Its present allocation."""
-        found: Mapping[str, Any] | None = status_of(self.item).get("allocation")
-        return found
 
     @property
     def selectors(self) -> list[Mapping[str, Any]]:
@@ -120,9 +110,10 @@ class OfDriver:
         return device.driver == (self.driver if self.named else OF_STATES)
 
 
-class ClassicCluster(SearchedCluster):
+class ClassicCluster(SearchedCluster[AskedClassicClaim]):
     """The cluster of classic DRA objects; claims of pods are added as they are placed."""
 
+    api_version = API_VERSION
     pool_kind = "NodeAllocationState that is Ready, and no ResourceSlice with namedResources"
     cluster_kinds = frozenset({"ResourceClass", "ResourceSlice", "DeviceClassParameters", "Node"})
 
@@ -147,32 +138,6 @@ class ClassicCluster(SearchedCluster):
         }
         self.classes: dict[str, core.DeviceClass] = {}
         self.given: dict[DeviceId, tuple[str, ...]] = {}
-
-    def pods(self) -> list[JsonDict]:
-        """Return the pods, in the order in which they came."""
-        return self.objects_of_kind("v1", "Pod")
-
-    def pool_nodes(self) -> set[str]:
-        """Return the nodes that pools name."""
-        return {each.node_scope.node for each in self.slices}
-
-    def failures(self) -> Mapping[str, str]:
-        """Return expressions that failed for some device, with the first error of each."""
-        return {}  # such an error ends the search
-
-    def problem(self, pod: JsonDict) -> Problem:
-        """Return the allocation problem of a pod; UnallocatableError if it cannot be met."""
-        return self._problem(self._asked(pod))
-
-    def place(self, pod: JsonDict) -> PlacementResult:
-        """Return where a pod can run: the node that scores best, with the first devices."""
-        try:
-            asked = self._asked(pod)
-        except UnallocatableError as error:
-            return UnplacedPod(pod=pod, reason=str(error))
-        return self.searched(
-            pod, self._problem(asked), (), lambda node, found: self._placed(pod, node, asked, found)
-        )
 
     def apply(self, placed: PlacedPod) -> None:
         """Apply a placement."""
@@ -221,9 +186,9 @@ class ClassicCluster(SearchedCluster):
         self, pod: JsonDict, entry: str, name: str | None, template: str, namespace: str
     ) -> JsonDict:
         if not template or name:
-            return self._named("ResourceClaim", namespace, name or "")
+            return self.named("ResourceClaim", namespace, name or "")
         made = f"{pod['metadata']['name']}-{entry}"
-        spec = self._named("ResourceClaimTemplate", namespace, template)["spec"]["spec"]
+        spec = self.named("ResourceClaimTemplate", namespace, template)["spec"]["spec"]
         item: JsonDict = {
             "apiVersion": API_VERSION,
             "kind": "ResourceClaim",
@@ -231,13 +196,6 @@ class ClassicCluster(SearchedCluster):
             "spec": spec,
         }
         return self.objects.get(self.key(item), item)
-
-    def _named(self, kind: str, namespace: str, name: str, version: str = API_VERSION) -> JsonDict:
-        key = (version, kind, namespace, name)
-        found = self.objects.get(key)
-        if found is None:
-            raise UnallocatableError(self.absent(key))
-        return found
 
     def _wanted(
         self, pod: JsonDict, entry: str, item: JsonDict, class_: JsonDict, name: str
@@ -265,7 +223,7 @@ class ClassicCluster(SearchedCluster):
     def _structured(self, item: JsonDict, class_: JsonDict) -> Iterator[core.Request]:
         reference = item["spec"].get("parametersRef") or {}
         if reference.get("apiGroup") == GROUP:
-            self._named(reference["kind"], key_of(item).namespace or "default", reference["name"])
+            self.named(reference["kind"], key_of(item).namespace or "default", reference["name"])
         asked = claim_parameters(item, class_, self._of("ResourceClaimParameters"))
         filters = class_parameters(class_, self._of("ResourceClassParameters"))
         title = _title(asked)
@@ -304,7 +262,7 @@ class ClassicCluster(SearchedCluster):
         if reference := item["spec"].get("parametersRef"):
             _check(reference, "ResourceClaim", "FakeClaimParameters")
             name = reference["name"]
-            found = self._named("FakeClaimParameters", namespace, name, PARAMETERS)
+            found = self.named("FakeClaimParameters", namespace, name, PARAMETERS)
             title = f"FakeClaimParameters {namespace}/{name}"
             parameters = fake.checked(found, title)
             written = {
@@ -314,7 +272,7 @@ class ClassicCluster(SearchedCluster):
             }
         if reference := class_.get("parametersRef"):
             _check(reference, "ResourceClass", "DeviceClassParameters")
-            chosen = self._named("DeviceClassParameters", "", reference["name"], PARAMETERS)
+            chosen = self.named("DeviceClassParameters", "", reference["name"], PARAMETERS)
             of_class = self._class(class_, DRIVER, named=False)
             models = fake.DriverParameters(models=fake.models_of(chosen))
             limits = tuple(map(self._model, models.expressions()))
@@ -381,14 +339,6 @@ class ClassicCluster(SearchedCluster):
 
     # --- the problem and its result
 
-    def _problem(self, asked: Sequence[AskedClassicClaim]) -> Problem:
-        return Problem(
-            claims=tuple(claim.wanted for claim in asked if claim.allocation is None),
-            classes=self.classes,
-            slices=self.slices,
-            in_use=self._in_use(),
-        )
-
     def _in_use(self) -> InUse:
         held = dict(self.given)
         claims = self._of("ResourceClaim")
@@ -406,57 +356,40 @@ class ClassicCluster(SearchedCluster):
                     held[DeviceId(DRIVER, node, fake.device_of(name))] = holder
         return InUse(exclusive=frozenset(held), holders=held)
 
-    def _placed(
+    def _write(
+        self, claim: AskedClassicClaim, item: JsonDict, allocation: ClaimAllocation, node: str
+    ) -> list[PlacedDevice]:
+        here = {"key": "metadata.name", "operator": "In", "values": [node]}
+        term = {"nodeSelectorTerms": [{"matchFields": [here]}]}
+        item["status"]["allocation"] = {"availableOnNodes": term, "shareable": True}
+        return [
+            PlacedDevice(
+                claim=claim.name,
+                request=chosen.request,
+                pool=chosen.device.pool,
+                device=chosen.device.device,
+                driver=chosen.device.driver,
+            )
+            for chosen in allocation.chosen
+        ]
+
+    def _containers(
         self,
         pod: JsonDict,
-        node: str,
         asked: Sequence[AskedClassicClaim],
-        allocations: Sequence[ClaimAllocation],
-    ) -> PlacedPod:
-        found = iter(allocations)
-        devices: dict[str, list[PlacedDevice]] = {}
-        claims = []
-        for claim in asked:
-            item = copied(claim.item)
-            status = item.setdefault("status", {})
-            mine = devices.setdefault(claim.entry, [])
-            if claim.allocation is None:
-                mine += [
-                    PlacedDevice(
-                        claim=item["metadata"]["name"],
-                        request=chosen.request,
-                        pool=chosen.device.pool,
-                        device=chosen.device.device,
-                        driver=chosen.device.driver,
-                    )
-                    for chosen in next(found).chosen
-                ]
-                here = {"key": "metadata.name", "operator": "In", "values": [node]}
-                term = {"nodeSelectorTerms": [{"matchFields": [here]}]}
-                status["allocation"] = {"availableOnNodes": term, "shareable": True}
-            users = status.setdefault("reservedFor", [])
-            if (user := consumer_of(pod)) not in users:
-                users.append(user)
-            claims.append(item)
-        bound = copied(pod)
-        bound["spec"]["nodeName"] = node
-        return PlacedPod(
-            pod=bound,
-            node=node,
-            devices=tuple(each for several in devices.values() for each in several),
-            claims=tuple(claims),
-            containers={
-                container["name"]: tuple(
-                    str(device)
-                    for entry, _ in uses_of(container)
-                    for device in devices.get(entry, ())
-                )
-                for container in pod["spec"].get("containers") or ()
-            },
-        )
-
-    def _of(self, kind: str) -> list[JsonDict]:
-        return self.objects_of_kind(API_VERSION, kind)
+        claims: Sequence[JsonDict],  # noqa: ARG002 - they do not name devices
+        devices: Sequence[PlacedDevice],
+    ) -> dict[str, tuple[str, ...]]:
+        names = {claim.entry: claim.name for claim in asked}
+        return {
+            container["name"]: tuple(
+                str(device)
+                for entry, _ in uses_of(container)
+                for device in devices
+                if device.claim == names.get(entry)
+            )
+            for container in pod["spec"].get("containers") or ()
+        }
 
 
 def _check(reference: Mapping[str, Any], of: str, kind: str) -> None:

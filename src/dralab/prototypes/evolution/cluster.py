@@ -10,48 +10,27 @@ from typing import Any, Final
 
 from dralab.allocation import problem as core
 from dralab.allocation.outcome import ClaimAllocation
-from dralab.allocation.problem import DeviceId, InUse, Problem
+from dralab.allocation.problem import DeviceId, InUse
 from dralab.objects.metadata import namespace_of, spec_of, status_of
 from dralab.prototypes.claim_names import evolution_claim
 from dralab.prototypes.evolution.expressions import EvolutionExpressions
 from dralab.prototypes.evolution.kinds import API_VERSION, FINALIZER, MAX_RESERVED_FOR
 from dralab.prototypes.evolution.normalize import unknown_requests
 from dralab.prototypes.findings import NormalizedDocument
-from dralab.prototypes.k8srm.claim_reader import ANY_CLASS, UnallocatableError
-from dralab.prototypes.placement import PlacedDevice, PlacedPod, PlacementResult, UnplacedPod
-from dralab.prototypes.searching import SearchedCluster
+from dralab.prototypes.k8srm.claim_reader import ANY_CLASS
+from dralab.prototypes.placement import PlacedDevice, UnallocatableError
+from dralab.prototypes.searching import SHARED, ClaimInProblem, SearchedCluster, slices_of
 from dralab.values.json_types import JsonDict
 from dralab.values.patches import copied
 from dralab.values.quantity import parse_any, render
-from dralab.values.records import dataclass
 
 EVERYBODY: Final = "evolution"
-SHARED: Final = "shared"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodClaimInProblem:
-    """A claim of a pod: its object, the pod's name for it, and its form in the problem."""
-
-    entry: str
-    item: JsonDict
-    wanted: core.Claim
-
-    @property
-    def name(self) -> str:
-        """The claim's name."""
-        return str(self.item["metadata"]["name"])
-
-    @property
-    def allocation(self) -> Mapping[str, Any] | None:
-        """Its present allocation."""
-        found: Mapping[str, Any] | None = status_of(self.item).get("allocation")
-        return found
-
-
-class EvolutionCluster(SearchedCluster):
+class EvolutionCluster(SearchedCluster[ClaimInProblem]):
     """The cluster of dra-evolution objects; claims of pods are added as they are placed."""
 
+    api_version = API_VERSION
     pool_kind = "ResourcePool"
     cluster_kinds = frozenset({"DeviceClass", "ResourcePool", "Node"})
 
@@ -76,36 +55,17 @@ class EvolutionCluster(SearchedCluster):
         """Return the pods, in the order in which they came."""
         return self._of("Pod")
 
-    def pool_nodes(self) -> set[str]:
-        """Return the nodes that pools name."""
-        return {pool["spec"].get("nodeName") or "" for pool in self.pools}
-
     def failures(self) -> Mapping[str, str]:
         """Return expressions that failed for some device, with the first error of each."""
         return self.expressions.failures
 
-    def problem(self, pod: JsonDict) -> Problem:
-        """Return the allocation problem of a pod; UnallocatableError if it cannot be met."""
-        return self._problem(self._asked(pod))
-
-    def place(self, pod: JsonDict) -> PlacementResult:
-        """Return where a pod can run: the first node by name, with the first devices."""
+    def _to_place(self, pod: JsonDict) -> list[ClaimInProblem]:
         self.expressions.failures.clear()
-        try:
-            asked = self._asked(pod)
-        except UnallocatableError as error:
-            return UnplacedPod(pod=pod, reason=str(error))
-        fixed = sorted({str(n) for a in asked if (n := (a.allocation or {}).get("nodeName"))})
-        return self.searched(
-            pod,
-            self._problem(asked),
-            fixed,
-            lambda node, found: self._placed(pod, node, asked, found),
-        )
+        return self._asked(pod)
 
     # --- what a pod asks
 
-    def _asked(self, pod: JsonDict) -> list[PodClaimInProblem]:
+    def _asked(self, pod: JsonDict) -> list[ClaimInProblem]:
         metadata = pod["metadata"]
         namespace = metadata.get("namespace") or "default"
         found = []
@@ -127,9 +87,7 @@ class EvolutionCluster(SearchedCluster):
                         f"claim {namespace}/{item['metadata']['name']} is already reserved for "
                         f"{MAX_RESERVED_FOR} pods, the maximum"
                     )
-            found.append(
-                PodClaimInProblem(entry=entry["name"], item=item, wanted=self._wanted(item))
-            )
+            found.append(ClaimInProblem(entry=entry["name"], item=item, wanted=self._wanted(item)))
         unknown = unknown_requests(pod["spec"], {each.entry: each.item["spec"] for each in found})
         if unknown:
             raise UnallocatableError(str(unknown[0]))
@@ -137,8 +95,8 @@ class EvolutionCluster(SearchedCluster):
 
     def _claim(self, entry: Mapping[str, Any], pod: Mapping[str, Any], namespace: str) -> JsonDict:
         if "resourceClaimName" in entry:
-            return self._named("ResourceClaim", namespace, entry["resourceClaimName"])
-        template = self._named(
+            return self.named("ResourceClaim", namespace, entry["resourceClaimName"])
+        template = self.named(
             "ResourceClaimTemplate", namespace, entry["resourceClaimTemplateName"]
         )
         name = evolution_claim(entry, pod["name"], namespace)
@@ -160,13 +118,6 @@ class EvolutionCluster(SearchedCluster):
             "spec": copied(template["spec"]["spec"]),
         }
         return self.objects.get(self.key(item), item)
-
-    def _named(self, kind: str, namespace: str, name: str) -> JsonDict:
-        key = (API_VERSION, kind, namespace, name)
-        found = self.objects.get(key)
-        if found is None:
-            raise UnallocatableError(self.absent(key))
-        return found
 
     def _wanted(self, item: JsonDict) -> core.Claim:
         metadata, spec = item["metadata"], item["spec"]
@@ -223,14 +174,6 @@ class EvolutionCluster(SearchedCluster):
 
     # --- the problem and its result
 
-    def _problem(self, asked: Sequence[PodClaimInProblem]) -> Problem:
-        return Problem(
-            claims=tuple(claim.wanted for claim in asked if claim.allocation is None),
-            classes=self.classes,
-            slices=self.slices,
-            in_use=self._in_use(),
-        )
-
     def _in_use(self) -> InUse:
         places = {
             (pool["spec"]["driverName"], pool["spec"].get("nodeName", ""), device["name"]): number
@@ -253,42 +196,14 @@ class EvolutionCluster(SearchedCluster):
                         held[device] = (self.key(item)[3],)
         return InUse(exclusive=frozenset(held), holders=held)
 
-    def _placed(
-        self,
-        pod: JsonDict,
-        node: str,
-        asked: Sequence[PodClaimInProblem],
-        allocations: Sequence[ClaimAllocation],
-    ) -> PlacedPod:
-        found = iter(allocations)
-        devices: list[PlacedDevice] = []
-        claims = []
-        for claim in asked:
-            item = copied(claim.item)
-            status = item.setdefault("status", {})
-            if claim.allocation is None:
-                allocation = next(found)
-                status["allocation"] = self._allocation(item, allocation, node)
-                devices += self._devices(claim.name, allocation)
-                finalizers = item["metadata"].setdefault("finalizers", [])
-                if FINALIZER not in finalizers:
-                    finalizers.append(FINALIZER)
-            reserved = status.setdefault("reservedFor", [])
-            uid = pod["metadata"].get("uid", "")
-            if all(
-                (part["name"], part["uid"]) != (pod["metadata"]["name"], uid) for part in reserved
-            ):
-                reserved.append({"resource": "pods", "name": pod["metadata"]["name"], "uid": uid})
-            claims.append(item)
-        bound = copied(pod)
-        bound["spec"]["nodeName"] = node
-        return PlacedPod(
-            pod=bound,
-            node=node,
-            devices=tuple(devices),
-            claims=tuple(claims),
-            containers=_containers(pod, asked, claims, node),
-        )
+    def _write(
+        self, claim: ClaimInProblem, item: JsonDict, allocation: ClaimAllocation, node: str
+    ) -> Iterable[PlacedDevice]:
+        item["status"]["allocation"] = self._allocation(item, allocation, node)
+        finalizers = item["metadata"].setdefault("finalizers", [])
+        if FINALIZER not in finalizers:
+            finalizers.append(FINALIZER)
+        return self._devices(claim.name, allocation)
 
     def _devices(self, claim: str, allocation: ClaimAllocation) -> Iterable[PlacedDevice]:
         for chosen in allocation.chosen:
@@ -338,8 +253,30 @@ class EvolutionCluster(SearchedCluster):
             found["driverData"] = list(data.values())
         return found | ({"nodeName": node} if local else {})
 
-    def _of(self, kind: str) -> list[JsonDict]:
-        return self.objects_of_kind(API_VERSION, kind)
+    def _containers(
+        self,
+        pod: JsonDict,
+        asked: Sequence[ClaimInProblem],
+        claims: Sequence[JsonDict],
+        devices: Sequence[PlacedDevice],  # noqa: ARG002 - the claims say it
+    ) -> dict[str, tuple[str, ...]]:
+        by_entry: dict[str, list[tuple[str, str]]] = {}
+        for claim, item in zip(asked, claims, strict=True):
+            for data in item["status"]["allocation"].get("driverData") or ():
+                for result in data["data"]["results"]:
+                    shown = f"{data['driverName']}/{pod['spec']['nodeName']}/{result['deviceName']}"
+                    by_entry.setdefault(claim.entry, []).append(
+                        (result.get("requestName") or "", shown)
+                    )
+        return {
+            container["name"]: tuple(
+                shown
+                for use in (container.get("resources") or {}).get("claims") or ()
+                for request, shown in by_entry.get(use["name"], ())
+                if use.get("requestName") in {None, "", request}
+            )
+            for container in pod["spec"].get("containers") or ()
+        }
 
 
 def _label(number: int, request: Mapping[str, Any]) -> str:
@@ -392,28 +329,13 @@ def _pool(number: int, item: JsonDict) -> core.NumberedPool:
 
 def _slices(number: int, pool: JsonDict) -> Iterable[core.Slice]:
     spec = pool["spec"]
-    node = spec.get("nodeName") or ""
-    node_scope = core.NodeScope(node=node) if node else core.NodeScope(everywhere=True)
-    shared = {c["name"]: parse_any(c["capacity"]) for c in spec.get("sharedCapacity") or ()}
-    count = 2 if shared else 1
-    name = _pool(number, pool)
-    yield core.Slice(
-        name=f"{name}-devices",
-        driver=EVERYBODY,
-        pool=name,
-        slice_count=count,
-        node_scope=node_scope,
-        devices=tuple(_device(device, spec["driverName"]) for device in spec.get("devices") or ()),
+    return slices_of(
+        EVERYBODY,
+        _pool(number, pool),
+        spec.get("nodeName") or "",
+        [_device(device, spec["driverName"]) for device in spec.get("devices") or ()],
+        {c["name"]: parse_any(c["capacity"]) for c in spec.get("sharedCapacity") or ()},
     )
-    if shared:
-        yield core.Slice(
-            name=f"{name}-shared",
-            driver=EVERYBODY,
-            pool=name,
-            slice_count=count,
-            node_scope=node_scope,
-            counter_sets=(core.CounterSet(SHARED, shared),),
-        )
 
 
 def _device(device: Mapping[str, Any], driver: str) -> core.Device:
@@ -449,25 +371,3 @@ def attribute(item: Mapping[str, Any]) -> core.Attribute:
     if "version" in item:
         return core.Attribute("version", (str(item["version"]),))
     return core.Attribute("string", (str(item.get("string", "")),))
-
-
-def _containers(
-    pod: JsonDict, asked: Sequence[PodClaimInProblem], claims: Sequence[JsonDict], node: str
-) -> dict[str, tuple[str, ...]]:
-    by_entry: dict[str, list[tuple[str, str]]] = {}
-    for claim, item in zip(asked, claims, strict=True):
-        for data in item["status"]["allocation"].get("driverData") or ():
-            for result in data["data"]["results"]:
-                shown = f"{data['driverName']}/{node}/{result['deviceName']}"
-                by_entry.setdefault(claim.entry, []).append(
-                    (result.get("requestName") or "", shown)
-                )
-    return {
-        container["name"]: tuple(
-            shown
-            for use in (container.get("resources") or {}).get("claims") or ()
-            for request, shown in by_entry.get(use["name"], ())
-            if use.get("requestName") in {None, "", request}
-        )
-        for container in pod["spec"].get("containers") or ()
-    }

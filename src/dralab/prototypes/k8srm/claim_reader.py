@@ -12,6 +12,8 @@ from dralab.allocation import problem as core
 from dralab.prototypes.k8srm.claim_forms import NO_MAXIMUM
 from dralab.prototypes.k8srm.expressions import K8srmExpression, K8srmExpressions
 from dralab.prototypes.k8srm.model import ConfigRef, Detail, Instance, K8srmClaim, K8srmClass
+from dralab.prototypes.placement import UnallocatableError
+from dralab.prototypes.searching import ClaimInProblem
 from dralab.values.json_types import JsonDict
 from dralab.values.quantity import Number
 from dralab.values.records import dataclass
@@ -22,31 +24,25 @@ TYPE: Final = "{}-type device"
 MANY = 1 << 20
 
 
-class UnallocatableError(ValueError):
-    """A claim that no devices could ever meet."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedClaim:
+class AskedClaim(ClaimInProblem):
     """A claim, its form in the problem, and what its status will need.
 
     `totals` maps a request's alternative to the amounts asked of its devices together,
-    `instances` to the instance that it is of; `item` is the claim object where one was made for
-    the pod.
+    `instances` to the instance that it is of; `configs` are copies of the class's and the claim's.
     """
 
     claim: K8srmClaim
-    wanted: core.Claim
     totals: Mapping[str, Mapping[str, Number]]
     instances: Mapping[str, str]
     class_configs: tuple[ConfigRef, ...]
     claim_configs: tuple[ConfigRef, ...]
-    item: JsonDict | None = None
+    configs: tuple[Sequence[JsonDict], Sequence[JsonDict]] = ((), ())
 
     @property
-    def name(self) -> str:
-        """The claim's name."""
-        return self.claim.name
+    def is_allocated(self) -> bool:
+        """Whether it has its devices already."""
+        return self.claim.allocated
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +147,7 @@ class Classes:
             }
         )
 
-    def asked(self, claim: K8srmClaim, item: JsonDict | None = None) -> AskedClaim:
+    def asked(self, claim: K8srmClaim, item: JsonDict) -> AskedClaim:
         """Return a claim in the problem's form; UnallocatableError if it cannot be met."""
         if not claim.spec.instances:
             raise UnallocatableError(f"claim {claim}: it requests nothing")

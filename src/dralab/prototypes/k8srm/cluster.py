@@ -2,23 +2,24 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
 
 from dralab.allocation.outcome import ClaimAllocation
-from dralab.allocation.problem import DeviceId, InUse, Problem
+from dralab.allocation.problem import DeviceId, InUse
 from dralab.objects.claims import has_device_claims, uses_claims
 from dralab.objects.metadata import status_of
 from dralab.prototypes.findings import NormalizedDocument
 from dralab.prototypes.k8srm import claim_reader, pool_reader, reading
 from dralab.prototypes.k8srm.claim_forms import MAX_CONFIGS
-from dralab.prototypes.k8srm.claim_reader import AskedClaim, UnallocatableError
+from dralab.prototypes.k8srm.claim_reader import AskedClaim
 from dralab.prototypes.k8srm.expressions import K8srmExpressions
 from dralab.prototypes.k8srm.kinds import API_VERSION
 from dralab.prototypes.k8srm.model import ConfigRef, K8srmClaim, K8srmPool, PodEntry
 from dralab.prototypes.k8srm.pod_claims import claim_name
-from dralab.prototypes.placement import PlacedDevice, PlacedPod, PlacementResult, UnplacedPod
+from dralab.prototypes.placement import PlacedDevice, UnallocatableError
 from dralab.prototypes.searching import SearchedCluster
 from dralab.values.json_types import JsonDict
 from dralab.values.patches import copied
@@ -26,9 +27,10 @@ from dralab.values.patches import copied
 MAX_CONFIG_BYTES: Final = 16 * 1024
 
 
-class K8srmCluster(SearchedCluster):
+class K8srmCluster(SearchedCluster[AskedClaim]):
     """The cluster of k8srm objects; claims of pods are added as they are placed."""
 
+    api_version = API_VERSION
     pool_kind = "DevicePool"
     cluster_kinds = frozenset({"DeviceClass", "DeviceDriver", "DevicePool", "Node"})
 
@@ -48,41 +50,18 @@ class K8srmCluster(SearchedCluster):
             absent=lambda name: self.absent((API_VERSION, "DeviceClass", "", name)),
             most=_most_devices(self.pools),
         )
+        self.classes = self.catalog.everything
         self.slices = tuple(pool_reader.slices(self.pools))
-
-    def pods(self) -> list[JsonDict]:
-        """Return the pods, in the order in which they came."""
-        return self.objects_of_kind("v1", "Pod")
-
-    def pool_nodes(self) -> set[str]:
-        """Return the nodes that pools name."""
-        return {pool.node for pool in self.pools}
 
     def failures(self) -> Mapping[str, str]:
         """Return expressions that failed for some device, with the first error of each."""
         return self.expressions.failures
 
-    def problem(self, pod: JsonDict) -> Problem:
-        """Return the allocation problem of a pod; UnallocatableError if it cannot be met."""
-        return self._problem(self._asked(pod))
-
-    def place(self, pod: JsonDict) -> PlacementResult:
-        """Return where a pod can run: the first node by name, with the first devices."""
+    def _to_place(self, pod: JsonDict) -> list[AskedClaim]:
         self.expressions.failures.clear()
         if uses_claims(pod) and not has_device_claims(pod):
-            return UnplacedPod(pod=pod, reason="spec.resourceClaims are not claims of k8srm")
-        try:
-            asked = self._asked(pod)
-            configs = {claim.name: self._configs(claim) for claim in asked}
-        except UnallocatableError as error:
-            return UnplacedPod(pod=pod, reason=str(error))
-        fixed = sorted({node for claim in asked for node in self._nodes_of(claim.claim)})
-        return self.searched(
-            pod,
-            self._problem(asked),
-            fixed,
-            lambda node, found: self._placed(pod, node, asked, found, configs),
-        )
+            raise UnallocatableError("spec.resourceClaims are not claims of k8srm")
+        return [replace(claim, configs=self._configs(claim)) for claim in self._asked(pod)]
 
     # --- what a pod asks
 
@@ -92,16 +71,17 @@ class K8srmCluster(SearchedCluster):
 
     def _claim(self, entry: PodEntry, pod: str, namespace: str) -> AskedClaim:
         if entry.how == "existing":
-            return self.catalog.asked(reading.read_claim(self._source(entry, namespace)))
+            item = self.named("DeviceClaim", namespace, entry.source)
+            return self.catalog.asked(reading.read_claim(item), item)
         spec: Mapping[str, Any]
         if entry.how == "template":
-            spec = self._source(entry, namespace)["spec"]
+            spec = self.named("DeviceClaim", namespace, entry.source)["spec"]
         elif entry.how == "class":
             spec = reading.shorthand(entry.name, entry.source)
         else:
             spec = entry.spec
         owner = self._owner(pod, namespace)
-        item: JsonDict = {
+        item = {
             "apiVersion": API_VERSION,
             "kind": "DeviceClaim",
             "metadata": {
@@ -112,20 +92,13 @@ class K8srmCluster(SearchedCluster):
             },
             "spec": spec,
         }
-        existing = self.objects.get(self.key(item))
-        return self.catalog.asked(reading.read_claim(existing or item), item=existing or item)
+        item = self.objects.get(self.key(item)) or item
+        return self.catalog.asked(reading.read_claim(item), item)
 
     def _owner(self, pod: str, namespace: str) -> JsonDict:
         item = self.objects.get(("v1", "Pod", namespace, pod), {})
         uid = (item.get("metadata") or {}).get("uid", "")
         return {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid, "controller": True}
-
-    def _source(self, entry: PodEntry, namespace: str) -> JsonDict:
-        key = (API_VERSION, "DeviceClaim", namespace, entry.source)
-        found = self.objects.get(key)
-        if found is None:
-            raise UnallocatableError(self.absent(key))
-        return found
 
     def _configs(self, asked: AskedClaim) -> tuple[list[JsonDict], list[JsonDict]]:
         """Return copies of the class's and the claim's configs, as they are now."""
@@ -154,15 +127,6 @@ class K8srmCluster(SearchedCluster):
 
     # --- the problem and its result
 
-    def _problem(self, asked: Sequence[AskedClaim]) -> Problem:
-        wanted = [claim for claim in asked if not claim.claim.allocated]
-        return Problem(
-            claims=tuple(claim.wanted for claim in wanted),
-            classes=self.catalog.everything,
-            slices=self.slices,
-            in_use=self._in_use(),
-        )
-
     def _in_use(self) -> InUse:
         numbers = {pool.name: number for number, pool in enumerate(self.pools)}
         held: dict[DeviceId, tuple[str, ...]] = {}
@@ -186,47 +150,27 @@ class K8srmCluster(SearchedCluster):
             if report.has_readable("status"):
                 yield report.document
 
-    def _nodes_of(self, claim: K8srmClaim) -> set[str]:
+    def _nodes_of(self, claim: AskedClaim) -> set[str]:
         nodes = {pool.name: pool.node for pool in self.pools}
-        parts = claim.status.get("allocations") or ()
+        parts = claim.claim.status.get("allocations") or ()
         return {nodes.get(part["devicePoolName"], "") for part in parts} - {""}
 
-    def _placed(
+    def _write(
         self,
-        pod: JsonDict,
-        node: str,
-        asked: Sequence[AskedClaim],
-        allocations: Sequence[ClaimAllocation],
-        configs: Mapping[str, tuple[list[JsonDict], list[JsonDict]]],
-    ) -> PlacedPod:
-        found = iter(allocations)
-        devices: list[PlacedDevice] = []
-        claims: list[JsonDict] = []
-        for claim in asked:
-            item = copied(claim.item or self._source_of(claim.claim))
-            status = item.setdefault("status", {})
-            if not claim.claim.allocated:
-                allocation = next(found)
-                status["classConfigs"], status["claimConfigs"] = configs[claim.name]
-                status["allocations"] = pool_reader.allocated(self.pools, claim, allocation)
-                devices += self._devices(claim, allocation)
-            names = status.setdefault("podNames", [])
-            if pod["metadata"]["name"] not in names:
-                names.append(pod["metadata"]["name"])
-            claims.append(item)
-        bound = copied(pod)
-        bound["spec"]["nodeName"] = node
-        return PlacedPod(
-            pod=bound,
-            node=node,
-            devices=tuple(devices),
-            claims=tuple(claims),
-            containers=self._containers(pod, asked, claims, devices),
-        )
+        claim: AskedClaim,
+        item: JsonDict,
+        allocation: ClaimAllocation,
+        node: str,  # noqa: ARG002 - the pools say it
+    ) -> Iterable[PlacedDevice]:
+        status = item["status"]
+        status["classConfigs"], status["claimConfigs"] = claim.configs
+        status["allocations"] = pool_reader.allocated(self.pools, claim, allocation)
+        return self._devices(claim, allocation)
 
-    def _source_of(self, claim: K8srmClaim) -> JsonDict:
-        found: JsonDict = self.objects[API_VERSION, "DeviceClaim", claim.namespace, claim.name]
-        return found
+    def _reserve(self, status: JsonDict, pod: JsonDict) -> None:
+        names = status.setdefault("podNames", [])
+        if pod["metadata"]["name"] not in names:
+            names.append(pod["metadata"]["name"])
 
     def _devices(self, claim: AskedClaim, allocation: ClaimAllocation) -> Iterable[PlacedDevice]:
         for chosen in allocation.chosen:
@@ -264,9 +208,6 @@ class K8srmCluster(SearchedCluster):
             container: tuple(text for name in names for text in by_name.get(name, ()))
             for container, names in read.containers.items()
         }
-
-    def _of(self, kind: str) -> list[JsonDict]:
-        return self.objects_of_kind(API_VERSION, kind)
 
 
 def _most_devices(pools: Iterable[K8srmPool]) -> int:

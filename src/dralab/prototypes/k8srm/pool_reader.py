@@ -10,28 +10,21 @@ from dralab.allocation import problem as core
 from dralab.allocation.outcome import Chosen, ClaimAllocation
 from dralab.prototypes.k8srm.claim_reader import AskedClaim
 from dralab.prototypes.k8srm.model import K8srmPool, Provided
+from dralab.prototypes.searching import SHARED, slices_of
 from dralab.values.json_types import JsonDict
 from dralab.values.quantity import Number, render
 
 EVERYBODY: Final = "k8srm"
-SHARED: Final = "shared"
 
 
 def slices(pools: Sequence[K8srmPool]) -> Iterator[core.Slice]:
     """Yield the slices of pools: one with devices, one with counters where there are any."""
     for number, pool in enumerate(pools):
-        identity = core.NumberedPool.of(number, pool.name)
-        node_scope = (
-            core.NodeScope(node=pool.node) if pool.node else core.NodeScope(everywhere=True)
-        )
-        count = 2 if pool.shared else 1
-        yield core.Slice(
-            name=f"{identity}-devices",
-            driver=EVERYBODY,
-            pool=identity,
-            slice_count=count,
-            node_scope=node_scope,
-            devices=tuple(
+        yield from slices_of(
+            EVERYBODY,
+            core.NumberedPool.of(number, pool.name),
+            pool.node,
+            [
                 core.Device(
                     name=device.name,
                     driver=pool.driver,
@@ -47,17 +40,9 @@ def slices(pools: Sequence[K8srmPool]) -> Iterator[core.Slice]:
                     ),
                 )
                 for device in pool.devices
-            ),
+            ],
+            pool.shared,
         )
-        if pool.shared:
-            yield core.Slice(
-                name=f"{identity}-shared",
-                driver=EVERYBODY,
-                pool=identity,
-                slice_count=count,
-                node_scope=node_scope,
-                counter_sets=(core.CounterSet(SHARED, pool.shared),),
-            )
 
 
 def device_id(number: int, pool: str, device: str) -> core.DeviceId:
