@@ -25,6 +25,14 @@ SLEEP = "import time\nfor _ in range({n}): time.sleep(1)"
 READ = "import time\nread = time.monotonic_ns\nfor _ in range({n}): read()"
 COMPUTE = "for _ in range({n}): sum(range(100000))"
 LOOP = "i=0; while [ $i -lt {n} ]; do sleep {seconds}; i=$((i+1)); done"
+CROWD = """
+import threading, time
+lock = threading.Lock()
+lock.acquire()
+for _ in range({n}): threading.Thread(target=lock.acquire, daemon=True).start()
+while True: time.sleep(0.1)
+"""
+START = 1_767_225_600_000_000_000
 GO = """
 package main
 
@@ -84,12 +92,14 @@ def cost(began: float, before: tuple[float, float], jumps: int = 0) -> Cost:
     return Cost(time.perf_counter() - began, both, program, jumps)
 
 
-def clocked(*command: str) -> Cost:
+def clocked(*command: str, seconds: int = 0) -> Cost:
+    """Measure a program until it ends, or for so many seconds of the clock."""
     began, before = time.perf_counter(), used()
-    with Supervisor(start=1_767_225_600_000_000_000) as supervisor:
+    until = START + seconds * 10**9 if seconds else None
+    with Supervisor(start=START) as supervisor:
         program = supervisor.start(command)
-        run(supervisor, program)
-        assert program.returncode == 0, command
+        run(supervisor, program, until=until)
+        assert seconds or program.returncode == 0, command
         jumps = supervisor.jumps
     return cost(began, before, jumps)
 
@@ -138,7 +148,19 @@ def main() -> None:
         f"{count:,} x sleep 0 without the clock {native.wall * 10:.1f} s, "
         f"{native.processor * 10:.1f} s"
     )
+    jumps("300 threads that wait, one that ticks", clocked(*python(CROWD, n=300), seconds=500))
+    redis()
     go()
+
+
+def redis() -> None:
+    server = shutil.which("redis-server")
+    if server is None:
+        print("no redis-server here: its jumps are left out")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        options = ("--port", "55639", "--dir", folder, "--save", "", "--logfile", "log")
+        jumps("redis, idle", clocked(server, *options, seconds=500))
 
 
 def go() -> None:

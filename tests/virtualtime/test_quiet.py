@@ -6,7 +6,10 @@ import subprocess
 import pytest
 
 from clocked import clocked, needs_clock, python
+from dralab.virtualtime import idleness
+from dralab.virtualtime.sockets import Connections
 from dralab.virtualtime.threads import TracedThread
+from dralab.virtualtime.tracer import Tracer
 
 pytestmark = needs_clock
 
@@ -61,6 +64,52 @@ def test_idle_threads_are_not_looked_at_again_and_again(monkeypatch):
     monkeypatch.setattr(TracedThread, "rest", counted)
     assert python(CROWD + "tick(lambda: None)").jumps == 199
     assert looks < 199 * 15  # twice the threads at each jump without a watch
+
+
+# A server without clients that reads a file in /proc at each tick, as redis does.
+SERVER = """
+server = socket.create_server(("127.0.0.1", 0))
+def serve():
+    for _ in range(6): server.accept()[0].recv(1); compute()
+threading.Thread(target=serve, daemon=True).start()
+def tick(what):
+    for n in range(1, 200):
+        time.sleep(0.1)
+        file = os.open("/proc/self/stat", os.O_RDONLY); os.read(file, 99); os.close(file)
+        if not n % 30: what()
+def compute(): sum(range(1_000_000)); print(elapsed(), flush=True)
+"""
+
+
+def test_the_calls_of_a_server_without_clients_do_not_stop_it(monkeypatch):
+    stops = 0
+
+    def counted(tracer, thread, number, event, stopped=Tracer._stopped):
+        nonlocal stops
+        stops += 1
+        stopped(tracer, thread, number, event)
+
+    monkeypatch.setattr(Tracer, "_stopped", counted)
+    assert python(SERVER + "tick(lambda: None)").jumps == 199
+    assert stops < 199 * 3  # with a watch, two for each call
+
+
+def test_a_first_client_of_a_server_is_not_outrun_by_the_clock(monkeypatch):
+    found = []
+
+    def noted(connections, *arguments, traffic=Connections.traffic):
+        found.append(traffic(connections, *arguments))
+        return found[-1]
+
+    monkeypatch.setattr(Connections, "traffic", noted)
+    monkeypatch.setattr(idleness, "CONNECTIONS_SHARE", 1e9)  # no look without a reason
+    result = python(
+        SERVER + "clients = []\ndef connect():\n"
+        "    clients.append(socket.create_connection(server.getsockname()))\n"
+        "    clients[-1].send(b'x')\ntick(connect)"
+    )
+    assert result.lines == ["3.0", "6.0", "9.0", "12.0", "15.0", "18.0"]
+    assert not all(each.apart for each in found)
 
 
 JAVA = """

@@ -66,12 +66,13 @@ class NetworkUse:
 
     `local_peers_known`: the owner of the clock knows when other processes of this machine that take
     part are idle. `connected`: some program has a peer that is not known; `served`: some program
-    has a known one.
+    has a known one. `named`: a program has listened, or named a peer, since this was last unset.
     """
 
     def __init__(self, *, outside: bool, note: Callable[[str], None]) -> None:
         self.connected = False
         self.served = False
+        self.named = False
         self.local_peers_known = False
         self._outside = outside
         self._note = note
@@ -81,6 +82,7 @@ class NetworkUse:
         self._meets(local=True)
 
     def _meets(self, *, local: bool) -> None:
+        self.named = True
         if local and self.local_peers_known:
             self.served = True
         else:

@@ -62,6 +62,7 @@ class Traffic:
 
     in_flight: bool
     outside: bool
+    apart: bool  # no program has a peer
 
 
 class Loopback:
@@ -121,9 +122,11 @@ class Connections:
         listening = {end.port for end in ours if end.state == LISTEN}
         ends = {(end.protocol, end.here, end.there): end for end in found}
         in_flight = outside = False
+        apart = True
         for end in ours:
             if end.state == LISTEN or not any(end.there[-2:]):
                 continue
+            apart = False
             if end.state in {SYN_SENT, SYN_RECEIVED}:
                 in_flight = True
             peer = ends.get((end.protocol, end.there, end.here))
@@ -131,7 +134,7 @@ class Connections:
                 in_flight = in_flight or _on_the_way(end, peer) or _on_the_way(peer, end)
             if end.state == ESTABLISHED and not self._known(peer, end, listening):
                 outside = True
-        return Traffic(in_flight, outside)
+        return Traffic(in_flight, outside, apart)
 
     def _known(self, peer: TracedSocket | None, end: TracedSocket, listening: set[bytes]) -> bool:
         if peer is None:

@@ -19,12 +19,12 @@ from typing import Final, Self
 
 from dralab.virtualtime.busy_reading import BUSY, BusyClockReader
 from dralab.virtualtime.errors import ClockError, ClockUnavailableError
+from dralab.virtualtime.idleness import Idleness
 from dralab.virtualtime.launching import StartedProgram, with_defaults
 from dralab.virtualtime.machine import Architecture, this_machine
 from dralab.virtualtime.processors import OneProcessor
 from dralab.virtualtime.programs import TracedProcess
-from dralab.virtualtime.sockets import Connections, Loopback, Traffic
-from dralab.virtualtime.threads import ThreadState, TracedThread
+from dralab.virtualtime.threads import ThreadState
 from dralab.virtualtime.timed_calls import NEVER, SECOND, VirtualTime
 from dralab.virtualtime.tracer import Tracer
 
@@ -37,12 +37,8 @@ FIRST_DOZE: Final = 50e-6
 SHORTEST_DOZE: Final = 20e-6
 LONGEST_DOZE: Final = 1e-3
 RAREST_LOOK: Final = 20e-3
-QUIET: Final = 0.02  # of our processor, from a look at all threads to the next, if all is quiet
-FEW: Final = 3  # threads that a look costs less than to watch what one of them does
 SIGNAL_CHECK: Final = 0.02
 SIGNAL_CHECK_SHARE: Final = 50  # times as long as such a look takes, at least
-# So many turns long a program in which a thread was seen to wait without a stop is looked at often.
-BLOCKS: Final = 50
 PATIENCE: Final = 10.0  # that one thread may run while others are at their gates
 _STOPS: Final = (signal.SIGCHLD,)
 
@@ -100,14 +96,9 @@ class Supervisor:
         )
         self._table = self._tracer.table
         self._processor = OneProcessor() if gates else None
-        self._peers = tuple(peers)
         self._busy = busy
-        self._connections = Connections()
-        self._loopback = Loopback()
-        self._traffic = Traffic(in_flight=False, outside=False)
+        self._idleness = Idleness(self._tracer, tuple(peers))
         self._signal_check_due = 0.0
-        self._whole_look_due = 0.0
-        self._active: list[TracedThread] = []  # those that ran before all were idle the last time
 
     def __enter__(self) -> Self:
         return self
@@ -123,8 +114,7 @@ class Supervisor:
     def close(self) -> None:
         """End every program at once."""
         self._tracer.kill()
-        self._connections.close()
-        self._loopback.close()
+        self._idleness.close()
         if self._processor is not None:
             self._processor.close()
         if self._unblock:
@@ -252,16 +242,16 @@ class Supervisor:
                     first = FIRST_DOZE if table.any_blocks() else LONGEST_DOZE
                     if signal.sigtimedwait(_STOPS, first) is not None:
                         continue
-                awake = self._awake()
+                awake = self._idleness.awake()
                 if awake is None and tracer.events():
                     progress = time.perf_counter()
                     continue
             if awake is None:
                 if tracer.adopt() or self._enter_signalled() or tracer.refill():
                     continue
-                if self._nothing_on_its_way():
+                if self._idleness.nothing_on_its_way():
                     if not tracer.waits.next_turn():
-                        self._all_is_idle()
+                        self._idleness.note()
                         break
                     continue
             now = time.perf_counter()
@@ -302,11 +292,11 @@ class Supervisor:
     def is_undisturbed(self) -> bool:
         """Whether nothing has run, and no byte was sent, since `wait_idle` returned True."""
         tracer = self._tracer
-        return not (tracer.events() or tracer.adopt()) and self._nothing_on_its_way()
+        return not (tracer.events() or tracer.adopt()) and self._idleness.nothing_on_its_way()
 
     def connected_outside(self) -> bool:
         """Whether, when all was idle last, a program had a connection to a foreign process."""
-        return self._traffic.outside
+        return self._idleness.traffic.outside
 
     def doze(self, seconds: float) -> None:
         """Let real time pass until something happens, `seconds` at most; signals reach sleepers."""
@@ -343,7 +333,7 @@ class Supervisor:
         ]
         if len(due) > 1:
             due.sort(key=lambda entry: entry[:2])
-        watch = len(self._table.loose) > FEW or self._tracer.network.connected
+        watch = self._idleness.costs_more_than_a_watch
         for _, _, thread in due:
             self._tracer.waits.end(thread, watch=watch)
 
@@ -356,85 +346,6 @@ class Supervisor:
             self.crept += to - self._time.monotonic
             self._note_once("a program polls the clock: the clock advances with its CPU time")
             self._move(to)
-
-    # --- idleness -------------------------------------------------------------------------------
-
-    def _is_quiet(self) -> bool:
-        """Whether only watched threads have run since all were idle, and none woke another one.
-
-        Then nobody else has to be looked at. What outsiders do is not seen before the next look at
-        all, which comes soon.
-        """
-        table, network = self._table, self._tracer.network
-        if table.acted or table.killed or network.served or self._traffic.outside:
-            return False
-        return time.thread_time() < self._whole_look_due
-
-    def _all_is_idle(self) -> None:
-        now = time.thread_time()
-        if self._table.acted or now >= self._whole_look_due:
-            self._whole_look_due = now + QUIET
-        self._table.acted = False
-        self._table.went.clear()
-
-    def _awake(self) -> TracedThread | None:
-        """Return a runnable thread, or None if none is at one instant.
-
-        One that is seen asleep may be woken by one that is looked at later. So those that have run
-        since the last time come first, twice: if all are asleep and none has run in between, all
-        were asleep at the instant in between. Then the others: a thread that is asleep now, and
-        has not run since the last time, was asleep at that instant, too; that is known without a
-        look where nothing could have woken it.
-        """
-        table = self._table
-        # A stopped thread stays stopped, unless it was killed.
-        threads = table.all if table.killed else table.loose
-        ran = dict.fromkeys([*self._active, *table.went.values()])
-        active = [t for t in ran if threads.get(t.tid) is t]
-        others = [] if self._is_quiet() else threads.values()
-        while True:
-            runs = []
-            for thread in active:
-                before = thread.rest()
-                if before is None:
-                    return thread
-                runs.append(before)
-            if len(active) > 1:
-                for thread, before in zip(active, runs, strict=True):
-                    if thread.rest() != before:
-                        return thread
-            for thread in others:
-                if thread not in active:
-                    now = thread.rest()
-                    if now is None:
-                        return thread
-                    if not thread.stopped and now != thread.runs_when_idle:
-                        active.append(thread)
-                        break
-            else:
-                break
-        self._active = [t for t, r in zip(active, runs, strict=True) if r != t.runs_when_idle]
-        for thread in self._active:
-            self._tracer.sockets.look(thread)
-            table.has_run(thread.process)
-            thread.process.blocks = BLOCKS
-        for thread, before in zip(active, runs, strict=True):
-            thread.runs_when_idle = before
-        table.killed = False
-        return None
-
-    def _nothing_on_its_way(self) -> bool:
-        """Whether no bytes are in transit, and no thread has run since all were idle."""
-        network = self._tracer.network
-        if not (network.connected or network.served) or self._is_quiet():
-            return True
-        in_transit = None if network.connected else self._loopback.in_transit()
-        if in_transit is None:
-            self._traffic = self._connections.traffic(self._tracer.processes, self._peers)
-            in_transit = self._traffic.in_flight
-        return not in_transit and all(
-            thread.rest() == thread.runs_when_idle for thread in self._table.loose.values()
-        )
 
     def _enter_signalled(self) -> bool:
         """Let threads begin the sleep that a signal is to end; return whether there were any."""

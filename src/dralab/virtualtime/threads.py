@@ -49,9 +49,8 @@ class ThreadTable:
     just been let go, and will stop again before long, most often. `signalled`: a signal may have
     been sent. `killed`: SIGKILL may have been sent, which ends even a stopped thread. `acted`: a
     thread may have woken another one since all were idle. `went`: those that were let go since
-    then. `moves`
-    counts what may have changed something for others: a thread went on, or a descriptor may have
-    become ready.
+    then. `woken`: a wait has ended by itself since this was last unset. `moves` counts what may
+    have changed something for others: a thread went on, or a descriptor may have become ready.
     """
 
     all: dict[int, "TracedThread"] = field(default_factory=dict)
@@ -60,6 +59,7 @@ class ThreadTable:
     signalled: bool = False
     killed: bool = False
     acted: bool = True
+    woken: bool = True
     went: dict[int, "TracedThread"] = field(default_factory=dict)
     moves: int = 0
 
@@ -202,23 +202,25 @@ class TracedThread:
         if self.state is ThreadState.STARTING:
             return None
         try:
-            if self.stopped:
-                return b"" if self._letter() in {b"t", b"T"} else None
-            if not self._blocked():
+            letter = self._letter()
+            if self.tid not in self.table.loose:
+                return b"" if letter in {b"t", b"T"} else None
+            if letter != b"S" and not self._blocked(letter):
                 return None
             runs = self.runs()
             if runs == self.runs_when_idle:
                 return runs  # it was asleep then, and still is
             if self._call < 0:
                 self._call = self._open("syscall")
-            if os.pread(self._call, 8, 0).startswith(b"running") or not self._blocked():
+            if os.pread(self._call, 8, 0).startswith(b"running"):
+                return None
+            if not self._blocked(self._letter()):
                 return None
             return runs if self.runs() == runs else None
         except OSError:
             return None  # it has just ended: that is an event to be seen first
 
-    def _blocked(self) -> bool:
-        letter = self._letter()
+    def _blocked(self, letter: bytes) -> bool:
         if letter == b"D":  # a disk will answer
             return self.lends_memory
         if letter == b"Z":  # the first thread has ended; others may be about to

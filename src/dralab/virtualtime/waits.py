@@ -183,6 +183,7 @@ class ThreadWaits:
         call, arguments = wait.call, wait.arguments
         left = wait.deadline - self._time.monotonic
         if result not in INTERRUPTED:
+            thread.table.woken = True
             call.write_left(arguments, process, left, interrupted=False)
         elif wait.expired:
             result = call.expired
