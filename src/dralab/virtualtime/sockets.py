@@ -28,6 +28,7 @@ OLD_REQUEST: Final = struct.Struct("<BBBB48xII")
 ANSWER: Final = struct.Struct("<BBxx4s32s12x12xII")  # family, state, ports, addresses, …, inode
 NOT_SENT, RECEIVED, SENT, SENT_AGAIN = 144, 128, 200, 208  # in struct tcp_info
 
+READS_NO_MORE: Final = 1 << 64
 STATES: Final = 0xFFF & ~(1 << 6 | 1 << 7)  # all but TIME_WAIT and CLOSE
 PORTS, INODE = slice(4, 8), slice(68, 72)  # in struct inet_diag_msg
 
@@ -189,8 +190,8 @@ def _read(protocol: int, data: bytes) -> TracedSocket:
     size = 4 if family == socket.AF_INET else 16
     # An IPv4 connection of an IPv6 socket is the peer of an IPv4 socket.
     own, other = (_plain(addresses[i : i + size]) for i in (0, 16))
-    sent = received = 0
-    waiting = False
+    # Nothing is said of a connection whose program has closed it: it reads no more.
+    sent, received, waiting = 0, READS_NO_MORE, False
     at = ANSWER.size
     while at + 4 <= len(data):
         length, kind = struct.unpack_from("<HH", data, at)
