@@ -197,3 +197,26 @@ def pod(name, *, claims=None, requests=None, labels=None, namespace="default", s
         "spec": {"containers": [container], **spec},
     }
     return made | ({"status": status} if status else {})
+
+
+def definition(group, version, kind, scope="Namespaced"):
+    """A CustomResourceDefinition that accepts any field, with a status."""
+    plural = f"{kind.lower()}es" if kind.endswith("s") else f"{kind.lower()}s"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": scope,
+            "names": {
+                "kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower(),
+            },
+            "versions": [
+                {
+                    "name": version, "served": True, "storage": True,
+                    "schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}},
+                }
+            ],
+        },
+    }  # fmt: skip

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import pytest
 
+import karpenterkinds
 import stockparts
 from builders import pod, worker
 from dralab.api.status import ApiError
@@ -27,14 +28,6 @@ from dralab.scheduling.model import ClusterModel
 
 pytestmark = [pytest.mark.conformance, stockparts.needs(stockparts.KARPENTER)]
 
-# Kinds with the least schema that will do: what they default to is written out here.
-KINDS = (
-    ("karpenter.sh", "v1", "NodePool", "Cluster"),
-    ("karpenter.sh", "v1", "NodeClaim", "Cluster"),
-    ("karpenter.sh", "v1alpha1", "NodeOverlay", "Cluster"),
-    ("karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "Cluster"),
-    ("autoscaling.x-k8s.io", "v1beta1", "CapacityBuffer", "Namespaced"),
-)
 IDLE = int(os.environ.get(stockparts.IDLE, "0"))
 QUIET = 12
 PATIENCE = 240 + 12 * IDLE
@@ -159,97 +152,23 @@ class Nodes:
         raise AssertionError(f"the nodes have not come to rest: {last}")
 
 
-def crd(group, version, kind, scope):
-    plural = f"{kind.lower()}es" if kind.endswith("s") else f"{kind.lower()}s"
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": scope,
-            "names": {
-                "kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower(),
-            },
-            "versions": [
-                {
-                    "name": version, "served": True, "storage": True,
-                    "schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}},
-                }
-            ],
-        },
-    }  # fmt: skip
-
-
-def only(key, value):
-    return {"key": key, "operator": "In", "values": [value]}
-
-
-def instance_types(case):
-    return [
-        {
-            "name": name, "architecture": "amd64", "operatingSystems": ["linux"],
-            "resources": {"cpu": str(cpu), "memory": f"{memory}Mi"},
-            "offerings": [
-                {
-                    "Price": price,
-                    "Requirements": [
-                        only("karpenter.sh/capacity-type", "on-demand"),
-                        only("topology.kubernetes.io/zone", "zone-a"),
-                    ],
-                }
-            ],
-        }
-        for name, (cpu, memory, price) in case.shapes.items()
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_nodes_of_the_same_shapes_come_and_go(name, tmp_path):
     case = CASES[name]
     with Cluster(Options(), components=[ControlPlane()]) as cluster:
         client, kubeconfig = cluster.client, tmp_path / "kubeconfig"
         cluster.write_kubeconfig(kubeconfig)
-        for each in KINDS:
-            client.create(CRDS, crd(*each))
+        for each in karpenterkinds.definitions():
+            client.create(CRDS, each)
         classes = Resource("karpenter.kwok.sh", "v1alpha1", "kwoknodeclasses", namespaced=False)
-        client.create(
-            classes,
-            {
-                "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass",
-                "metadata": {"name": "default"}, "spec": {"nodeRegistrationDelay": "0s"},
-            },
-        )  # fmt: skip
-        ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": ""}
-        ready["lastTransitionTime"] = "2026-01-01T00:00:00Z"
-        client.patch(classes, "default", {"status": {"conditions": [ready]}}, subresource="status")
+        client.create(classes, karpenterkinds.node_class())
+        client.patch(classes, "default", karpenterkinds.readiness("True"), subresource="status")
         client.create(
             Resource("karpenter.sh", "v1", "nodepools", namespaced=False),
-            {
-                "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
-                "metadata": {"name": "default"},
-                "spec": {
-                    "disruption": {
-                        "consolidationPolicy": "WhenEmptyOrUnderutilized",
-                        "consolidateAfter": f"{IDLE}s", "budgets": [{"nodes": case.budget}],
-                    },
-                    "template": {
-                        "spec": {
-                            "expireAfter": "Never",
-                            # Otherwise a replacement would have to be a spot machine.
-                            "requirements": [only("karpenter.sh/capacity-type", "on-demand")],
-                            "nodeClassRef": {
-                                "group": "karpenter.kwok.sh", "kind": "KWOKNodeClass",
-                                "name": "default",
-                            },
-                        }
-                    },
-                },
-            },
-        )  # fmt: skip
+            karpenterkinds.pool("default", after=f"{IDLE}s", budget=case.budget),
+        )
         types = tmp_path / "types.json"
-        types.write_text(json.dumps(instance_types(case)))
+        types.write_text(json.dumps(karpenterkinds.instance_types(case.shapes)))
         for each in objects_of(case):
             client.create(PODS, each, "default")
         nodes = Nodes(client)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import gomodules
+from builders import definition
 from dralab.kernel.clock import SECOND
 from dralab.testing.faults import PlannedFault
 from dralab.testing.process import ProgramSpec
@@ -29,22 +30,6 @@ pytestmark = [
 ]
 
 
-def definition(group, kind, version):
-    plural = f"{kind.lower()}s"
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    served = {"name": version, "served": True, "storage": True, "subresources": {"status": {}}}
-    names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group, "scope": "Namespaced", "names": names,
-            "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
-        },
-    }  # fmt: skip
-
-
 KINDS = {
     "rabbit": ("rabbitmq.com", "RabbitmqCluster", "v1beta1"),
     "zk": ("zookeeper.pravega.io", "ZookeeperCluster", "v1beta1"),
@@ -58,7 +43,7 @@ def scenario(folder, command, name, steps, check, nodes=0, kind_file=None):
     for each in HERE.iterdir():
         if each.is_file():
             shutil.copy(each, folder)
-    made = json.dumps(definition(group, kind, version))
+    made = json.dumps(definition(group, version, kind))
     (folder / "definition.yaml").write_text(kind_file.read_text() if kind_file else made)
     target = {"apiVersion": f"{group}/{version}", "kind": kind, "name": name}
     script = []
@@ -96,8 +81,8 @@ def old(resource, *, behind=1, duration=5 * SECOND):
     )  # fmt: skip
 
 
-def restart(at):
-    return PlannedFault(fault="restart", program="operator", at=at * SECOND, duration=SECOND)
+def restart(at, down=1):
+    return PlannedFault(fault="restart", program="operator", at=at * SECOND, duration=down * SECOND)
 
 
 def named(variable):
@@ -130,12 +115,37 @@ def test_rabbitmq_deletes_the_server_of_a_new_cluster(rabbitmq, tmp_path):
     assert run_trial(found, expected, schedule[:1], 0).violations == ()
 
 
-def test_rabbitmq_never_expands_a_volume_when_it_died_in_between(rabbitmq, tmp_path):
-    """rabbitmq/cluster-operator#782, found by Sieve."""
-    larger = {"spec": {"persistence": {"storage": "2Gi"}}}
-    steps = [("apply", "5s", "rabbit-sized.yaml"), ("patch", "20s", larger), ("wait", "", "40s")]
+EXPANDED = [
+    ("apply", "5s", "rabbit-sized.yaml"),
+    ("patch", "20s", {"spec": {"persistence": {"storage": "2Gi"}}}),
+    ("wait", "", "40s"),
+]
+
+
+def test_rabbitmq_deletes_the_server_again_after_an_expansion(rabbitmq, tmp_path):
+    """rabbitmq/cluster-operator#653, found by Sieve."""
+    command, kind_file = rabbitmq
+    found, expected = scenario(tmp_path, command, "rabbit", EXPANDED, "", kind_file=kind_file)
+    view = old("rabbitmqclusters.rabbitmq.com", duration=15 * SECOND)
+    result = run_trial(found, expected, [restart(40), view], 0)
+    again = "programs delete apps/statefulsets default/rabbit-server 2 times, 1 without faults"
+    assert again in [violation.text for violation in result.violations]
+
+
+def test_rabbitmq_scales_down_if_it_missed_the_scaling_up(rabbitmq, tmp_path):
+    """rabbitmq/cluster-operator#758, found by Sieve: from 1 to 3 and 2, which it refuses."""
+    scaled = [("patch", after, {"spec": {"replicas": n}}) for after, n in (("20s", 3), ("5s", 2))]
+    steps = [("apply", "5s", "rabbit.yaml"), *scaled, ("wait", "", "20s")]
     command, kind_file = rabbitmq
     found, expected = scenario(tmp_path, command, "rabbit", steps, "", kind_file=kind_file)
+    result = run_trial(found, expected, [restart(24, down=15)], 0)
+    assert any("spec.replicas is 2, without faults 3" in str(each) for each in result.violations)
+
+
+def test_rabbitmq_never_expands_a_volume_when_it_died_in_between(rabbitmq, tmp_path):
+    """rabbitmq/cluster-operator#782, found by Sieve."""
+    command, kind_file = rabbitmq
+    found, expected = scenario(tmp_path, command, "rabbit", EXPANDED, "", kind_file=kind_file)
     kill = PlannedFault(
         fault="kill", program="operator", verb="delete", resource="statefulsets.apps", nth=1,
         moment="after", duration=2 * SECOND,
