@@ -83,7 +83,7 @@ class SliceCatalog:
         """Return the pools that a node sees."""
         seen: dict[PoolId, list[Slice]] = {}
         for each in chain(self.by_node.get(node.name, ()), self.elsewhere):
-            if known(each, features) and _is_in_scope(each, node):
+            if known(each, features) and each.is_seen_from(node):
                 seen.setdefault((each.driver, each.pool), []).append(each)
         pools: list[Pool] = []
         unusable: list[PoolUnusable] = []
@@ -139,12 +139,6 @@ def _readable(each: Slice, features: AllocationFeatures) -> bool:
     return features.compatibility_groups or not any(
         drawn.groups for device in each.devices for drawn in device.consumes
     )
-
-
-def _is_in_scope(each: Slice, node: Node) -> bool:
-    if each.per_device_scope:
-        return any(device.node_scope.accepts(node) for device in each.devices)
-    return each.node_scope.accepts(node)
 
 
 def assembled(

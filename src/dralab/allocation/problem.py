@@ -314,6 +314,12 @@ class Slice:
     counter_sets: tuple["CounterSet", ...] = ()
     skip_node_operations: tuple[str, ...] = ()
 
+    def is_seen_from(self, node: Node) -> bool:
+        """Return whether a node sees it; `values.labels.SelectorError` if that is unreadable."""
+        if self.per_device_scope:
+            return any(device.node_scope.accepts(node) for device in self.devices)
+        return self.node_scope.accepts(node)
+
     def scope_of(self, device: Device) -> NodeScope:
         """Return the nodes from which a device of this slice can be used."""
         return device.node_scope if self.per_device_scope else self.node_scope

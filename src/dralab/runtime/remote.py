@@ -6,6 +6,7 @@ import tempfile
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -38,6 +39,8 @@ PAGE: Final = 500
 # A server ends a watch on time; between two answers silence is normal for longer than this.
 WATCH_SECONDS: Final = 300
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+TIMEOUT: Final = 30.0  # seconds, of one request
+CONNECTIONS: Final = 64
 # A read whose connection breaks is sent again: so often, as by client-go (`rest.Request`).
 READ_AGAIN: Final = 10
 READ_PAUSE: Final = 1.0  # seconds, at most
@@ -46,18 +49,12 @@ READ_PAUSE: Final = 1.0  # seconds, at most
 class RemoteClient:
     """The verbs over HTTP. Any thread may use it; each keeps its connection alive.
 
-    `timeout` bounds one request, in seconds. ApiError with reason ServiceUnavailable: there is
-    no answer. `throttle` holds requests back, watches too.
+    ApiError with reason ServiceUnavailable: there is no answer. `throttle` holds requests back,
+    watches too. A client of servers with other versions says where a collection is (`_place`), and
+    converts what is sent and received.
     """
 
-    def __init__(
-        self,
-        access: ClusterAccess,
-        *,
-        timeout: float = 30.0,
-        connections: int = 64,
-        throttle: Throttle | None = None,
-    ) -> None:
+    def __init__(self, access: ClusterAccess, *, throttle: Throttle | None = None) -> None:
         self.access = access
         self._throttle = throttle
         self._closed = threading.Event()
@@ -65,8 +62,8 @@ class RemoteClient:
             self._connections = HttpConnections(
                 access.server,
                 tls=_tls(access) if access.server.startswith("https://") else None,
-                timeout=timeout,
-                kept=connections,
+                timeout=TIMEOUT,
+                kept=CONNECTIONS,
             )
         except ValueError as error:
             raise ApiError("ServiceUnavailable", f"no server: {error}") from error
@@ -78,9 +75,19 @@ class RemoteClient:
             given = b64encode(f"{access.username}:{access.password}".encode()).decode()
             self._headers["Authorization"] = f"Basic {given}"
 
+    def _place(self, resource: Resource) -> Resource:
+        """Return a collection in the version in which the server is asked for it."""
+        return resource
+
+    def _converted(self, value: JsonDict, before: Resource, after: Resource) -> JsonDict:  # noqa: ARG002
+        """Return an object of one version of a collection in another one."""
+        return value
+
     def get(self, resource: Resource, name: str, namespace: str = "") -> JsonDict:
         """Return one object."""
-        return self._call("GET", _url(resource, namespace, name))
+        place = self._place(resource)
+        found = self._call("GET", _url(place, namespace, name))
+        return self._converted(found, place, resource)
 
     def list(
         self,
@@ -93,9 +100,11 @@ class RemoteClient:
         """Return the objects of a namespace, or of all where it is empty, page by page."""
         query = _selectors(label_selector, field_selector) | {"limit": str(PAGE)}
         items: list[JsonDict] = []
+        place = self._place(resource)
         while True:
-            answer = self._call("GET", _url(resource, namespace), query)
-            items += answer.get("items") or []
+            answer = self._call("GET", _url(place, namespace), query)
+            found = answer.get("items") or ()
+            items += (self._converted(each, place, resource) for each in found)
             metadata = metadata_of(answer)
             if not metadata.get("continue"):
                 return ObjectList(items, metadata.get("resourceVersion", ""))
@@ -116,18 +125,24 @@ class RemoteClient:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(WATCH_SECONDS),
         }
-        return RemoteWatch(self, _url(resource, namespace), query, revision)
+        place = self._place(resource)
+        read = None if place is resource else partial(self._converted, before=place, after=resource)
+        return RemoteWatch(self, _url(place, namespace), query, revision, read)
 
     def create(self, resource: Resource, body: JsonDict, namespace: str = "") -> JsonDict:
         """Store a new object."""
         namespace = namespace or body["metadata"].get("namespace", "")
-        return self._call("POST", _url(resource, namespace), body=body)
+        place = self._place(resource)
+        sent = self._converted(body, resource, place)
+        found = self._call("POST", _url(place, namespace), body=sent)
+        return self._converted(found, place, resource)
 
     def update(self, resource: Resource, body: JsonDict, *, subresource: str = "") -> JsonDict:
         """Replace an object, or one of its subresources such as `status`."""
-        metadata = body["metadata"]
-        url = _url(resource, metadata.get("namespace", ""), metadata["name"], subresource)
-        return self._call("PUT", url, body=body)
+        metadata, place = body["metadata"], self._place(resource)
+        url = _url(place, metadata.get("namespace", ""), metadata["name"], subresource)
+        found = self._call("PUT", url, body=self._converted(body, resource, place))
+        return self._converted(found, place, resource)
 
     def patch(
         self,
@@ -141,17 +156,21 @@ class RemoteClient:
         field_manager: str = "",
         force: bool = False,
     ) -> JsonDict:
-        """Change an object by a patch."""
+        """Change an object by a patch; the status has the same form in every version."""
         query = {"fieldManager": field_manager} if field_manager else {}
         if force:
             query["force"] = "true"
-        return self._call(
+        place = self._place(resource)
+        if isinstance(patch, dict) and "apiVersion" in patch:
+            patch = self._converted(patch, resource, place)
+        found = self._call(
             "PATCH",
-            _url(resource, namespace, name, subresource),
+            _url(place, namespace, name, subresource),
             query,
             body=patch,
             content_type=PATCH_TYPES[type],
         )
+        return self._converted(found, place, resource)
 
     def delete(
         self,
@@ -165,7 +184,7 @@ class RemoteClient:
         body = None
         if options:
             body = {"kind": "DeleteOptions", "apiVersion": "v1", **options}
-        self._call("DELETE", _url(resource, namespace, name), body=body)
+        self._call("DELETE", _url(self._place(resource), namespace, name), body=body)
 
     def delete_collection(
         self,
@@ -177,7 +196,7 @@ class RemoteClient:
     ) -> None:
         """Delete what a list with the same arguments returns, in one request."""
         query = _selectors(label_selector, field_selector)
-        self._call("DELETE", _url(resource, namespace), query)
+        self._call("DELETE", _url(self._place(resource), namespace), query)
 
     def post(
         self, resource: Resource, name: str, subresource: str, body: JsonDict, namespace: str = ""
@@ -278,7 +297,12 @@ class RemoteWatch:
     """A watch whose stream its own thread reads."""
 
     def __init__(
-        self, client: RemoteClient, url: str, query: Mapping[str, str], revision: str
+        self,
+        client: RemoteClient,
+        url: str,
+        query: Mapping[str, str],
+        revision: str,
+        read: Callable[[JsonDict], JsonDict] | None = None,
     ) -> None:
         self.revision = revision
         self._client = client
@@ -287,7 +311,7 @@ class RemoteWatch:
         self._arrived: queue.SimpleQueue[WatchEvent | ApiError] = queue.SimpleQueue()
         self._ready: Callable[[], None] = lambda: None
         # What becomes of the objects of events before anybody sees them.
-        self.read_as: Callable[[JsonDict], JsonDict] | None = None
+        self._read_as = read
         self._closed = threading.Event()
         self._answer: Any = None
         threading.Thread(target=self._read, name=f"watch {url}", daemon=True).start()
@@ -303,8 +327,8 @@ class RemoteWatch:
             return None
         if isinstance(found, ApiError):
             raise found
-        if self.read_as is not None and found.type not in {"BOOKMARK", "ERROR"}:
-            return WatchEvent(found.type, self.read_as(found.object))
+        if self._read_as is not None and found.type not in {"BOOKMARK", "ERROR"}:
+            return WatchEvent(found.type, self._read_as(found.object))
         return found
 
     def notify(self, ready: Callable[[], None]) -> None:

@@ -114,13 +114,14 @@ def _without_listed_nulls(document: Document, patch: Document) -> Document:
         there = document if isinstance(document, dict) else {}
         return {key: _without_listed_nulls(there.get(key), item) for key, item in patch.items()}
     # A list in the place of an object is taken as it is.
-    return patch if isinstance(document, dict) else _without_nulls(patch)
+    return patch if isinstance(document, dict) else without_nulls(patch)
 
 
-def _without_nulls(value: Document) -> Document:
+def without_nulls(value: Document) -> Document:
+    """Return a value without the nulls of its objects."""
     if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def merge_patch(document: Document, patch: Document) -> Document:

@@ -14,6 +14,7 @@ from dralab.values.patches import (
     MergeSchema,
     PatchError,
     UnsupportedPatch,
+    without_nulls,
 )
 
 PATCH: Final = "$patch"
@@ -34,12 +35,6 @@ def strategic_merge(original: Document, patch: Document, schema: MergeSchema | N
     if not isinstance(original, dict) or not isinstance(patch, dict):
         raise PatchError("a strategic merge patch and its target must be objects")
     return _merge_maps(original, patch, schema)
-
-
-def _without_nulls(value: Document) -> Document:
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _merge_maps(
@@ -94,7 +89,7 @@ def _take(merged: dict[str, Any], key: str, value: Document) -> None:
     if isinstance(value, dict) and PATCH in value:
         merged.pop(key, None)
     else:
-        merged[key] = _taken(_without_nulls(value))
+        merged[key] = _taken(without_nulls(value))
 
 
 def _taken(value: Document) -> Document:

@@ -433,7 +433,7 @@ class Pools:
             node_scope = each.scope_of(offer.device)
             here = node_scope.accepts(node)
             offers.append(offer._replace(here=here))
-            if here or (each.per_device_scope and _sees(each, node)):
+            if here or (each.per_device_scope and each.is_seen_from(node)):
                 visible |= 1 << number
             reaches.append(repr(node_scope.selector))
         part = Pool(
@@ -482,7 +482,7 @@ def _all_known(parts: Sequence[Slice], features: AllocationFeatures) -> bool:
 def _sees_or_fails(each: Slice, node: Node) -> bool:
     """Nodes for which this is uncertain are checked one by one, and report it then."""
     try:
-        return _sees(each, node)
+        return each.is_seen_from(node)
     except SelectorError:
         return True
 
@@ -492,13 +492,7 @@ def _readable(parts: Sequence[Slice]) -> bool:
     nobody = Node("")
     try:
         for each in parts:
-            _sees(each, nobody)
+            each.is_seen_from(nobody)
     except SelectorError:
         return False
     return True
-
-
-def _sees(each: Slice, node: Node) -> bool:
-    if each.per_device_scope:
-        return any(device.node_scope.accepts(node) for device in each.devices)
-    return each.node_scope.accepts(node)

@@ -26,17 +26,15 @@ MOST_STATES: Final = 1 << 16
 CLASSES: Final = ("q1", "q2", "q3", "q4", "xl", "xr", "no_access")
 
 
-def typical_pods(
-    pods: Iterable[PodRequest], popularity: float = POPULARITY
-) -> dict[PodRequest, int]:
-    """Return the most frequent requests that together make up `popularity`, with their counts."""
+def typical_pods(pods: Iterable[PodRequest]) -> dict[PodRequest, int]:
+    """Return the most frequent requests that together make up 95 %, with their counts."""
     counts = Counter(pods)
     total, taken = counts.total(), 0
     typical: dict[PodRequest, int] = {}
     for request, count in sorted(
         counts.items(), key=lambda item: (item[1], *item[0]), reverse=True
     ):
-        if taken >= popularity * total:
+        if taken >= POPULARITY * total:
             break
         typical[request] = count
         taken += count

@@ -96,13 +96,12 @@ class BatchSimulation:
         *,
         options: BatchOptions | None = None,
         external: Iterable[ExternalEvent] = (),
-        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self.platform = platform
         self.workloads = {workload.name: workload for workload in workloads}
         self.scheduler = scheduler
         self.options = BatchOptions() if options is None else options
-        self.progress = progress
+        self.progress: Callable[[int, int], None] | None = None
         self.events = Events()
         self.records: dict[str, JobRecord] = {}
         self.finished: list[JobRecord] = []
