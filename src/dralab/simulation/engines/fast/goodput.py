@@ -21,8 +21,6 @@ Floats = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 # How many batches are tried between the smallest and the largest.
 TRIED: Final = 50
-# As in the simulator of Sia; that of Pollux fits more closely.
-TOLERANCE: Final = 1e-5
 # From the third GPU on synchronisation takes longer.
 PAIR: Final = 2
 
@@ -78,8 +76,11 @@ def measurements(known: Mapping[tuple[int, int, int], StepTime]) -> Measurements
     return Measurements(terms, (gpus == 1) * TINY, np.log(steps - sync), np.log(steps))
 
 
-def fitted(seen: Measurements) -> StepModel:
-    """Return the model nearest to measurements; what none of them tells costs nothing."""
+def fitted(seen: Measurements, tolerance: float | None = None) -> StepModel:
+    """Return the model nearest to measurements; what none of them tells costs nothing.
+
+    SciPy stops at a `tolerance`, or at its own if it is None.
+    """
     require("training", "the goodput of a training")
     from scipy.optimize import Bounds, minimize
 
@@ -99,7 +100,7 @@ def fitted(seen: Measurements) -> StepModel:
         args=(seen,),
         jac=True,
         bounds=Bounds(lower, upper, keep_feasible=True),
-        tol=TOLERANCE,
+        tol=tolerance,
     ).x.tolist()
     if not far:
         found[2] = max(found[2], found[4] * 1.1)

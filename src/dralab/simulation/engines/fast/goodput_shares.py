@@ -24,8 +24,6 @@ NOTHING: Final = 1e-4
 # Powers of goodputs are rounded to two digits.
 HUNDREDTHS: Final = 100
 MOST: Final = 3000.0
-# A training is given at most so many times the GPUs with which it has run.
-GROWTH: Final = 2
 
 
 class Configuration(NamedTuple):
@@ -116,11 +114,12 @@ class GoodputShares:
         }
         if not known:
             values[[each.gpus == 1 for each in self.configurations]] = 1.0
+        most = job.most_useful()
         for model in self.of_a_node if known else ():
             mine = [
                 at
                 for at, each in enumerate(self.configurations)
-                if each.model == model and each.gpus <= self._most(job)
+                if each.model == model and each.gpus <= most
             ]
             values[mine] = self._of(job, model, mine, known)
         if known:
@@ -147,15 +146,6 @@ class GoodputShares:
         ratio = 1.0 if seen == model else _pace(profiles[model]) / _pace(profiles[seen])
         found: Floats = goodput.best(nodes, gpus).values * ratio
         return found
-
-    def _most(self, job: TrainingRun) -> int:
-        """Return the most GPUs that it may be given."""
-        most = 1
-        for model in self.of_a_node:
-            profile = job.job.profiles[model]
-            allowed = profile.largest_batch // profile.smallest_local
-            most = max(most, min(GROWTH * job.most_seen(model), job.job.most, allowed))
-        return most
 
     def _factor(self, job: TrainingRun, now: int) -> float:
         """Return what a change counts: less for a training that has restarted often."""

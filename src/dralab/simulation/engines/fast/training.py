@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from typing import Final
 
 from dralab.kernel.clock import SECOND
 from dralab.simulation.engines.fast.goodput import GoodputModel, StepModel, fitted, measurements
@@ -21,6 +22,9 @@ from dralab.simulation.workloads.training_profiles import (
     full_nodes,
 )
 
+# A training is given at most so many times the GPUs with which it has run.
+GROWTH: Final = 2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
@@ -29,7 +33,8 @@ class Training:
     It wants `gpus` and `batch`, and can use `most` GPUs; with `tunes`, the best batch is chosen
     again and again. Nodes of a type have `of_a_node` GPUs. It loads a checkpoint for `restart`, and
     is `slower` than measured. With `by_placement`, a GPU holds the batches that were measured on a
-    placement, and a move to other nodes with as many GPUs each is free.
+    placement, and a move to other nodes with as many GPUs each is free. Its model is fitted to a
+    `tolerance`; None: that of SciPy.
     """
 
     name: str
@@ -43,6 +48,7 @@ class Training:
     restart: int = 30 * SECOND
     slower: float = 1.0
     by_placement: bool = False
+    tolerance: float | None = None
 
     @property
     def kind(self) -> str:
@@ -107,6 +113,20 @@ class TrainingRun(JobProgress[Training]):
     def most_seen(self, model: str) -> int:
         """Return the most GPUs of a type with which it has run."""
         return max((gpus for _, gpus, _ in self.seen.get(model, ())), default=0)
+
+    def most_useful(self) -> int:
+        """Return the most GPUs that a policy may give it, as it grows by doubling."""
+        return max(
+            1,
+            *(
+                min(
+                    GROWTH * self.most_seen(model),
+                    self.job.most,
+                    profile.largest_batch // profile.smallest_local,
+                )
+                for model, profile in self.job.profiles.items()
+            ),
+        )
 
     def run(self, gpus: GpuSlice, now: int, length: int, *, whole: bool) -> tuple[float, int]:
         """Return the progress of a round, and how long that took."""
@@ -176,7 +196,7 @@ class TrainingRun(JobProgress[Training]):
             return None
         number, steps = self._models.get(model, (0, None))
         if steps is None or number != len(seen):
-            steps = fitted(measurements(seen))
+            steps = fitted(measurements(seen), self.job.tolerance)
             self._models[model] = len(seen), steps
         profile = self.job.profiles[model]
         return GoodputModel(
