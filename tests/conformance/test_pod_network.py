@@ -22,7 +22,7 @@ from dralab.node.network import cluster_network
 from dralab.node.network.addresses import ClusterRange
 from dralab.node.network.cluster_network import ClusterNetwork, NetworkUnavailable
 from dralab.node.network.namespaces import PodNamespaces, problem
-from dralab.node.process_runtime import inside
+from dralab.node.process_launch import inside
 from dralab.node.resolv_conf import ClusterDns
 from dralab.runtime.resources import EVENTS, NODES, PODS, SERVICES, Resource
 from waiting import until

@@ -413,7 +413,7 @@ def test_a_client_that_is_gone_before_its_command_runs_has_left_its_input(bench)
 
 
 def test_few_commands_go_on_without_their_clients(bench, monkeypatch):
-    monkeypatch.setattr("dralab.node.process_runtime.MOST_UNATTENDED", 1)
+    monkeypatch.setattr("dralab.node.process_container.MOST_UNATTENDED", 1)
     container, _, _ = bench.run("sleep", "60")
     first, codes = ExecSession(), []
     first.leave()
@@ -432,7 +432,7 @@ def test_few_commands_go_on_without_their_clients(bench, monkeypatch):
 
 
 def test_so_many_commands_run_in_a_container(bench, monkeypatch):
-    monkeypatch.setattr("dralab.node.process_runtime.MOST_COMMANDS", 1)
+    monkeypatch.setattr("dralab.node.process_container.MOST_COMMANDS", 1)
     container, _, _ = bench.run("sleep", "60")
     words = ["sleep", "60.625"]
     one = threading.Thread(target=container.run, args=(words, lambda *_: None, ExecSession()))

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from dralab.drivers.publishing import SlicePublisher
     from dralab.drivers.stand_in import StandIn
     from dralab.node.containers import ContainerRuntime
-    from dralab.node.kubelets import Kubelet, Kubelets
+    from dralab.node.kubelet import Kubelet
+    from dralab.node.kubelets import Kubelets
     from dralab.node.mount_namespaces import NodePaths
     from dralab.node.network.cluster_network import ClusterNetwork
     from dralab.node.node_spec import NodeSpec

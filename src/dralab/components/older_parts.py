@@ -25,7 +25,7 @@ from dralab.values.json_types import JsonDict
 from dralab.values.records import dataclass
 
 if TYPE_CHECKING:
-    from dralab.node.kubelets import Kubelet
+    from dralab.node.kubelet import Kubelet
     from dralab.scheduler.scheduler import Scheduler
 
 K8SRM: Final = "devmgmtproto.k8s.io"

@@ -18,7 +18,7 @@ from dralab.contracts import wire
 from dralab.contracts.plugin import ClaimRef, DeviceHealth, PluginError, PrepareResult
 from dralab.drivercheck.rules import CheckLimits
 from dralab.drivercheck.transcript import Transcript, short
-from dralab.node.sockets import CHANNEL, text_of, written
+from dralab.node.socket_plugin import CHANNEL, text_of, written
 
 UNIMPLEMENTED: Final = "UNIMPLEMENTED"
 

@@ -18,7 +18,8 @@ from dralab.drivers.catalog import DRIVERS, device_class
 from dralab.drivers.driver import Driver
 from dralab.drivers.publishing import SlicePublisher
 from dralab.files.reading import read
-from dralab.node.kubelets import Kubelet, Kubelets
+from dralab.node.kubelet import Kubelet
+from dralab.node.kubelets import Kubelets
 from dralab.node.node_spec import NodeSpec
 from dralab.node.simulated_runtime import SimulatedRuntime
 from dralab.runtime.resources import CLASSES, NODES, PODS, resource_of

@@ -11,7 +11,7 @@ from typing import Any
 from dralab.contracts import old_wire, wire
 from dralab.contracts.plugin import ClaimRef, PluginError, PrepareResult
 from dralab.kernel.clock import Clock
-from dralab.node.sockets import CALL, HEALTH_AGAIN, SocketPlugin, text_of, written
+from dralab.node.socket_plugin import CALL, HEALTH_AGAIN, SocketPlugin, text_of, written
 from dralab.values.json_types import JsonDict
 
 

@@ -17,7 +17,7 @@ from dralab.objects.pods import is_finished
 from dralab.values.json_types import JsonDict, JsonObject
 
 if TYPE_CHECKING:
-    from dralab.node.kubelets import Kubelet
+    from dralab.node.kubelet import Kubelet
 
 SERVICE: Final = "v1.PodResourcesLister"
 SOCKET: Final = Path("pod-resources", "kubelet.sock")

@@ -30,7 +30,8 @@ from dralab.objects.pods import is_finished
 from dralab.values.json_types import JsonDict
 
 if TYPE_CHECKING:
-    from dralab.node.kubelets import Kubelet, Kubelets
+    from dralab.node.kubelet import Kubelet
+    from dralab.node.kubelets import Kubelets
     from dralab.node.pods import PodLife
 
 # Channels of v4 and v5: the first byte of each message.

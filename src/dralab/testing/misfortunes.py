@@ -24,7 +24,8 @@ from dralab.testing.plan import FaultPlan
 from dralab.values.json_types import JsonDict
 
 if TYPE_CHECKING:
-    from dralab.node.kubelets import Kubelet, Kubelets
+    from dralab.node.kubelet import Kubelet
+    from dralab.node.kubelets import Kubelets
 
 T = TypeVar("T")
 # Controllers that replace a pod and keep no account of it: a Job's count of failures would differ.

@@ -29,7 +29,7 @@ from dralab.values.records import dataclass
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dralab.node.kubelets import Kubelet
+    from dralab.node.kubelet import Kubelet
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

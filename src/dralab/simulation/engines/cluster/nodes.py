@@ -11,7 +11,8 @@ from dralab.drivers.faults import CallFault, FaultyPlugin
 from dralab.drivers.hosted_plugin import HostedPlugin
 from dralab.drivers.publishing import SlicePublisher
 from dralab.kernel.clock import SECOND, rfc3339_micro
-from dralab.node.kubelets import LEASE_NAMESPACE, LEASE_SECONDS, RENEW, Kubelet, Kubelets
+from dralab.node.kubelet import Kubelet
+from dralab.node.kubelets import LEASE_NAMESPACE, LEASE_SECONDS, RENEW, Kubelets
 from dralab.node.node_spec import NodeSpec
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import CLASSES, LEASES, NODES
