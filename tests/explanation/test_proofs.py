@@ -14,10 +14,11 @@ from dralab.allocation.allocator import allocate
 from dralab.allocation.outcome import Allocated
 from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.selectors import CelSelectorCompiler
+from dralab.explanation import questions
 from dralab.explanation.codes import CODES
 from dralab.explanation.conditions import Condition, conditions_of, remedies, without
 from dralab.explanation.diagnose import diagnose
-from dralab.explanation.questions import MOST_GROUPS, FleetQuestions, NodeGroup, node_groups
+from dralab.explanation.questions import FleetQuestions, NodeGroup, node_groups
 from dralab.explanation.text import Why
 from problems import Case, TooBigError, by_cel, cases, matches, tried
 from relaxing import helped, relaxed
@@ -51,7 +52,7 @@ class Explanation:
 def explain(problem, nodes):
     """Explain why no node can serve the claims of a problem; None if one can."""
     asking = FleetQuestions(problem, nodes)
-    places = asking.places
+    places = asking.places[: questions.MOST_GROUPS]
     first = asking.everywhere()
     if first is True:
         return None
@@ -59,8 +60,8 @@ def explain(problem, nodes):
     if first is None:
         return Explanation(groups=groups, settled=False)
     core, weighed = asking.conflict()
-    conditions = conditions_of(problem, [place.view for place in places[:MOST_GROUPS]])
-    found = remedies(conditions, lambda dropped: asking.among(dropped, places[:MOST_GROUPS]))
+    conditions = conditions_of(problem, [place.view for place in places])
+    found = remedies(conditions, lambda dropped: asking.among(dropped, places))
     return Explanation(
         groups=groups,
         conflict=core or (),

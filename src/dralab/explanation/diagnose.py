@@ -19,6 +19,7 @@ from dralab.allocation.problem import Capacity, Claim, Constraint, Device, Node,
 from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.node_devices import bits
 from dralab.explanation import misses
+from dralab.explanation.alike_nodes import AlikeNodes, DeviceKind
 from dralab.explanation.causes import (
     Asked,
     Competing,
@@ -36,13 +37,7 @@ from dralab.explanation.findings import findings
 from dralab.explanation.helps import MOST_HELPS, helps_for
 from dralab.explanation.inquiry import Inquiry, total_of
 from dralab.explanation.names import HolderEnd, amount, device_name, shown_value
-from dralab.explanation.questions import (
-    MOST_QUESTIONS,
-    AlikeNodes,
-    DeviceKind,
-    FleetQuestions,
-    node_groups,
-)
+from dralab.explanation.questions import MOST_QUESTIONS, FleetQuestions, node_groups
 from dralab.values.quantity import Number
 
 WAITING: Final = frozenset({"DRA030", "DRA032", "DRA038", "DRA039", "DRA044"})

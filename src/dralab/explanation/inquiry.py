@@ -18,16 +18,11 @@ from dralab.allocation.search.alternatives import (
     check_constraints,
 )
 from dralab.explanation import misses
+from dralab.explanation.alike_nodes import AlikeNodes, DeviceKind
 from dralab.explanation.causes import Asked, MarkedField, Owner, Refused, TooFew
 from dralab.explanation.findings import findings
 from dralab.explanation.names import HolderEnd, amount, taint_text
-from dralab.explanation.questions import (
-    AlikeNodes,
-    DeviceKind,
-    FleetQuestions,
-    held_anywhere,
-    largest_count,
-)
+from dralab.explanation.questions import FleetQuestions, held_anywhere, largest_count
 
 
 class Inquiry:

@@ -17,6 +17,7 @@ from dralab.allocation.search.alternatives import Alternative, LocatedSelector
 from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.cel import environment
 from dralab.cel.conjuncts import OWN_DOMAIN, Comparison, Conjunct, Span, conjuncts
+from dralab.explanation.alike_nodes import DeviceKind
 from dralab.explanation.causes import (
     Asked,
     ConditionText,
@@ -27,7 +28,6 @@ from dralab.explanation.causes import (
     Offered,
 )
 from dralab.explanation.names import device_name, shown_value
-from dralab.explanation.questions import DeviceKind
 from dralab.values.quantity import QuantityError
 from dralab.values.quantity import parse as parse_quantity
 from dralab.values.records import dataclass
