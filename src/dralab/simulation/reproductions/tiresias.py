@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from dralab.kernel.clock import SECOND
 from dralab.scenarios.errors import content_of
 from dralab.simulation.engines.fast import attained_service as queues
-from dralab.simulation.engines.fast.attained_service import AttainedService, EventRounds, Queue
+from dralab.simulation.engines.fast.attained_service import AttainedService, Queue
 from dralab.simulation.engines.fast.free_nodes import ConsolidatedNodes
-from dralab.simulation.engines.fast.rounds import RoundRules
+from dralab.simulation.engines.fast.rounds import RoundRules, RoundSimulation
 from dralab.simulation.engines.fast.time_shares import TrainingJob
 from dralab.simulation.reproductions.registry import Case, ComparedNumber, DataFile, Reproduction
 
@@ -84,7 +84,7 @@ def ends(
         for row in _rows(trace)
     ]
     policy = SCHEDULES[schedule]([int(row["duration"]) for row in _rows(needs)])
-    run = EventRounds(jobs, {"": gpus}, policy, RoundRules(length=SECOND, fixed=False))
+    run = RoundSimulation(jobs, {"": gpus}, policy, RoundRules(length=0, fixed=False))
     run.go()
     return {
         each.job.name: (each.job.arrives // SECOND, (each.ended or 0) // SECOND)

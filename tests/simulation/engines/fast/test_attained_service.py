@@ -5,7 +5,6 @@ import pytest
 from dralab.kernel.clock import SECOND
 from dralab.simulation.engines.fast.attained_service import (
     AttainedService,
-    EventRounds,
     Gittins,
     Queue,
     shortest,
@@ -13,7 +12,7 @@ from dralab.simulation.engines.fast.attained_service import (
     smallest,
 )
 from dralab.simulation.engines.fast.free_nodes import ConsolidatedNodes
-from dralab.simulation.engines.fast.rounds import RoundRules
+from dralab.simulation.engines.fast.rounds import RoundRules, RoundSimulation
 from dralab.simulation.engines.fast.time_shares import TrainingJob
 
 
@@ -30,7 +29,7 @@ def ends(policy, gpus, *jobs):
         )
         for number, (duration, width, *arrives) in enumerate(jobs)
     ]
-    run = EventRounds(made, {"": gpus}, policy, RoundRules(length=1, fixed=False))
+    run = RoundSimulation(made, {"": gpus}, policy, RoundRules(length=0, fixed=False))
     run.go()
     return [record.ended / SECOND for record in run.records]
 

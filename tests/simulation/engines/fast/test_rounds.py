@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.engines.fast.rounds import Grant, RoundRules, RoundSimulation
+from dralab.simulation.engines.fast.rounds import Grant, RoundPolicy, RoundRules, RoundSimulation
 from dralab.simulation.engines.fast.time_shares import ShareRequest, TimeShares, TrainingJob
 
 ROUND = 60 * SECOND
@@ -26,15 +26,12 @@ def job(name, work, arrives=0, **more):
     )
 
 
-class Turns:
+class Turns(RoundPolicy):
     """Grants what a list says for each round: pairs of the name of a job and a model."""
 
     def __init__(self, *rounds):
         self.rounds = list(rounds)
         self.times = []
-
-    def arrived(self, job):
-        pass
 
     def grants(self, run):
         chosen = self.rounds.pop(0) if self.rounds else []
@@ -76,7 +73,7 @@ def test_a_job_that_waits_keeps_what_it_has_done():
 def test_a_job_that_starts_or_moves_loads_its_checkpoint_first():
     """Of each minute 10 s are lost when it begins or moves: 100, 120 and 50 + 30 steps."""
     turns = Turns([("a", "fast")], [("a", "fast")], [("a", "slow")], [("a", "slow")])
-    ended = run([job("a", 300, restart=10 * SECOND)], turns)
+    ended = run([job("a", 300, startup=10 * SECOND)], turns)
     assert completions(ended) == {"a": 60 + 60 + 60 + 30}
     assert (ended.records[0].rounds, ended.records[0].restarts) == (4, 1)
     assert ended.records[0].served == 210 * SECOND
@@ -93,7 +90,7 @@ def test_a_round_lasts_its_length_or_until_its_jobs_have_stopped():
 def test_only_whole_steps_are_done_in_a_slice():
     """A minute holds 120 steps of 0.5 s, and 119 if 59.9 s are left of it."""
     turns = Turns([("a", "fast")], [("a", "fast")])
-    ended = run([job("a", 200.5, restart=SECOND // 10)], turns, whole=True, fixed=False)
+    ended = run([job("a", 200.5, startup=SECOND // 10)], turns, whole=True, fixed=False)
     assert turns.times == [("a", 0.1 + 59.5), ("a", (200.5 - 119) / 2)]
     assert ended.records[0].left == 0
 

@@ -13,50 +13,29 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final
 
 from dralab.kernel.clock import SECOND
 from dralab.simulation.engines.fast.free_nodes import FreeNodes
-from dralab.simulation.engines.fast.rounds import Grant, JobProgress, RoundJob, RoundSimulation
+from dralab.simulation.engines.fast.rounds import (
+    GpuSlice,
+    Grant,
+    Job,
+    JobProgress,
+    RoundPolicy,
+    RoundSimulation,
+)
 
 # GPU seconds, as in the simulator of the authors.
 LIMITS: Final = (3250, 7200)
 
 
-class WideJob(RoundJob, Protocol):
-    """A job that needs so many GPUs."""
-
-    @property
-    def gpus(self) -> int:
-        """How many."""
-
-
-Job = TypeVar("Job", bound=WideJob)
-
-
-class EventRounds(RoundSimulation[Job]):
-    """A round lasts until a job arrives or ends, or a job changes its queue."""
-
-    def length_of(self, grants: Sequence[Grant[Job]]) -> int:
-        """Return how long it is to the next event."""
-        times = [
-            round(job.left / job.job.speed(grant.of(job), job.done) * SECOND)
-            for grant in grants
-            for job in grant.jobs
-        ]
-        if self.following is not None:
-            times.append(self.following.arrives - self.now)
-        if isinstance(self.policy, AttainedService) and self.policy.jump is not None:
-            times.append(self.policy.jump)
-        return min(times)
-
-
-class Queue(Generic[Job]):
-    """One queue of jobs that fit or wait; a `RoundPolicy`.
+class Queue(RoundPolicy[Job]):
+    """One queue of jobs that fit or wait.
 
     Without an `order`, those that run go on, and others come as they arrived. Where the queue
     `blocks`, the first that does not fit ends it. With `nodes`, which only such a queue may have,
-    GPUs have a place.
+    GPUs have a place. A job runs where it did; otherwise on the type that is fastest for it.
     """
 
     def __init__(
@@ -75,9 +54,6 @@ class Queue(Generic[Job]):
         """Add a job at the end."""
         self.jobs.append(job)
 
-    def ran(self, grant: Grant[Job], time: int) -> None:
-        """Do nothing: progress is the job's."""
-
     def grants(self, run: RoundSimulation[Job]) -> list[Grant[Job]]:
         """Return who runs until the next event."""
         self.jobs = [job for job in self.jobs if job.ended is None]
@@ -89,14 +65,15 @@ class Queue(Generic[Job]):
         self, jobs: Sequence[JobProgress[Job]], capacity: Mapping[str, int]
     ) -> list[Grant[Job]]:
         """Return the jobs that fit, taken in their order."""
-        [(model, left)] = capacity.items()
+        left = dict(capacity)
         if self.nodes is not None:
             self.nodes.empty([job.gpus.nodes for job in jobs if job.gpus is not None])
         found = []
         for job in jobs:
             wanted = job.job.gpus
-            if wanted <= left and (nodes := self._place(job)) is not None:
-                left -= wanted
+            model = _model(job, left)
+            if model is not None and (nodes := self._place(job)) is not None:
+                left[model] -= wanted
                 found.append(Grant((job,), model, wanted, nodes))
             elif self.blocks:
                 break
@@ -106,6 +83,16 @@ class Queue(Generic[Job]):
         if self.nodes is None:
             return ()
         return self.nodes.place(job.job.gpus) if job.gpus is None else job.gpus.nodes
+
+
+def _model(job: JobProgress[Job], left: Mapping[str, int]) -> str | None:
+    """Return the type on which a job runs, as far as GPUs are left: the one it has, if it can."""
+    wanted = job.job.gpus
+    models = [model for model, free in left.items() if wanted <= free and job.job.runs_on(model)]
+    if job.gpus is not None and job.gpus.model in models:
+        return job.gpus.model
+    speeds = {model: job.job.speed(GpuSlice(model, wanted), job.done) for model in models}
+    return max(models, key=speeds.__getitem__, default=None)
 
 
 @dataclass(slots=True)
@@ -125,8 +112,7 @@ class AttainedService(Queue[Job]):
 
     A job that has waited `patience` times as long as it ran returns to the first queue (0: never).
     `gittins` orders the jobs of a queue. Those that wait fall behind those that run, unless a queue
-    is `steady`. With `nodes` GPUs have a place, which does not decide who runs. `jump` is how long
-    it takes until a job changes its queue.
+    is `steady`. With `nodes` GPUs have a place, which does not decide who runs.
     """
 
     def __init__(
@@ -146,7 +132,7 @@ class AttainedService(Queue[Job]):
         self.of_gpus = of_gpus
         self.patience = patience
         self.gittins = gittins
-        self.jump: int | None = None
+        self._until_change: int | None = None
         self.queues: list[list[JobProgress[Job]]] = [[] for _ in range(len(limits) + 1)]
         self.served: dict[int, Service] = {}
 
@@ -171,8 +157,14 @@ class AttainedService(Queue[Job]):
             for queue in self.queues:
                 queue.sort(key=lambda job: job.number not in runs)
         pauses = [self._pause(job, runs=job.number in runs) for job in self.jobs]
-        self.jump = min((each * SECOND for each in pauses if each is not None), default=None)
+        self._until_change = min(
+            (each * SECOND for each in pauses if each is not None), default=None
+        )
         return found if self.places is None else placed(found, self.places)
+
+    def holds(self) -> int | None:
+        """Return how long it takes until a job changes its queue."""
+        return self._until_change
 
     def _rank(self, job: JobProgress[Job]) -> tuple[float, int]:
         return self.served[job.number].rank, -job.job.arrives

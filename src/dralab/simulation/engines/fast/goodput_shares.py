@@ -16,7 +16,7 @@ import numpy as np
 from dralab.kernel.clock import SECOND
 from dralab.kernel.extras import require
 from dralab.simulation.engines.fast.goodput import Floats, GoodputModel
-from dralab.simulation.engines.fast.rounds import Grant, JobProgress
+from dralab.simulation.engines.fast.rounds import Grant, RoundPolicy
 from dralab.simulation.engines.fast.training import Training, TrainingRun, Trainings, runs_of
 from dralab.simulation.workloads.training_profiles import TrainingProfile
 
@@ -46,8 +46,8 @@ class SiaRules:
     penalties: Mapping[str, int]
 
 
-class GoodputShares:
-    """A `RoundPolicy` for nodes with so many GPUs of each type."""
+class GoodputShares(RoundPolicy[Training]):
+    """Nodes with so many GPUs of each type."""
 
     def __init__(
         self, of_a_node: Mapping[str, int], capacity: Mapping[str, int], rules: SiaRules
@@ -66,12 +66,6 @@ class GoodputShares:
             ],
             dtype=float,
         )
-
-    def arrived(self, job: JobProgress[Training]) -> None:
-        """Do nothing: who arrived is known of the run."""
-
-    def ran(self, grant: Grant[Training], time: int) -> None:
-        """Do nothing: progress is the training's."""
 
     def grants(self, run: Trainings) -> list[Grant[Training]]:
         """Return the configuration of each training in the round that begins."""

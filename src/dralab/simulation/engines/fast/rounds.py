@@ -6,7 +6,7 @@ that starts or changes its GPUs first loads it. Times are nanoseconds since the 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -45,8 +45,18 @@ class RoundJob(Protocol):
         """How much there is to do, in steps."""
 
     @property
-    def restart(self) -> int:
-        """How long it takes to load a checkpoint."""
+    def gpus(self) -> int:
+        """How many GPUs it asks for."""
+
+    @property
+    def most(self) -> int:
+        """How many GPUs it can use."""
+
+    def runs_on(self, model: str) -> bool:
+        """Whether it can run on a type of GPU."""
+
+    def loading(self, done: float) -> int:
+        """Return how long it takes to begin on other GPUs, after so many steps."""
 
     def speed(self, gpus: GpuSlice, done: float) -> float:
         """Return its steps per second after so many; 0: it cannot run there."""
@@ -57,7 +67,10 @@ Job = TypeVar("Job", bound=RoundJob)
 
 @dataclass(slots=True, eq=False)
 class JobProgress(Generic[Job]):
-    """What became of a job so far; `served` is the time that it had, times its GPUs."""
+    """What became of a job so far.
+
+    It `ran` for so long, and `loaded` checkpoints in a part of it; `served` is the time times GPUs.
+    """
 
     job: Job
     number: int
@@ -69,16 +82,34 @@ class JobProgress(Generic[Job]):
     rounds: int = 0
     restarts: int = 0
     served: int = 0
+    ran: int = 0
+    loaded: int = 0
 
     @property
     def left(self) -> float:
         """How many steps are left."""
         return self.job.work - self.done
 
+    @property
+    def most(self) -> int:
+        """How many GPUs it can use."""
+        return self.job.most
+
+    def saves(self, gpus: GpuSlice, more: GpuSlice) -> float:
+        """Return how many seconds the rest would be shorter with other GPUs."""
+        slow, fast = self.job.speed(gpus, self.done), self.job.speed(more, self.done)
+        return (1 / slow - 1 / fast) * self.left if slow and fast else 0.0
+
+    def needs(self, gpus: GpuSlice) -> int:
+        """Return how long it takes until it is over on some GPUs."""
+        loading = self.job.loading(self.done) if self.gpus != gpus else 0
+        return loading + round(self.left / self.job.speed(gpus, self.done) * SECOND)
+
     def run(self, gpus: GpuSlice, now: int, length: int, *, whole: bool) -> tuple[float, int]:
         """Return the steps that it does in a round of a length, and how long they take."""
         begins = self.gpus != gpus
-        loading = min(self.job.restart, length) if begins else 0
+        loading = min(self.job.loading(self.done), length) if begins else 0
+        self.loaded += loading
         if self.started is None:
             self.started = now
         elif begins:
@@ -88,9 +119,14 @@ class JobProgress(Generic[Job]):
         steps = min(float(int(steps)) if whole else steps, self.left)
         time = loading + (round(steps / speed * SECOND) if speed else 0)
         self.gpus = gpus
-        self.rounds += 1
-        self.served += time * gpus.number
+        self.count(time, gpus)
         return steps, time
+
+    def count(self, time: int, gpus: GpuSlice) -> None:
+        """Count a round in which it had GPUs for so long."""
+        self.rounds += 1
+        self.ran += time
+        self.served += time * gpus.number
 
     @property
     def completion(self) -> int | None:
@@ -115,7 +151,7 @@ class Grant(Generic[Job]):
         return GpuSlice(self.model, self.gpus, beside, self.nodes)
 
 
-class RoundPolicy(Protocol[Job]):
+class RoundPolicy(Generic[Job]):
     """Who runs in a round."""
 
     def arrived(self, job: JobProgress[Job]) -> None:
@@ -123,24 +159,43 @@ class RoundPolicy(Protocol[Job]):
 
     def grants(self, run: "RoundSimulation[Job]") -> Sequence[Grant[Job]]:
         """Return who runs in the round that begins; the other active jobs wait."""
+        raise NotImplementedError
 
     def ran(self, grant: Grant[Job], time: int) -> None:
         """Note that a grant was used for so long (0: in vain); jobs may have ended in it."""
+
+    def holds(self) -> int | None:
+        """Return how long the last grants hold, if no job comes or ends; None: for ever."""
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRules:
     """How rounds go.
 
-    A round lasts `length`, or if not `fixed`, until its jobs have used their grants. Of a slice
-    only `whole` steps are done, but for the last ones of a job. Jobs that share GPUs may stop
-    `together`.
+    A round lasts `length`, or if not `fixed`, until its jobs have used their grants. With a length
+    of 0 it lasts until a job comes or ends, or the grants no longer hold. None is longer than
+    `until`. Of a slice only `whole` steps are done, but for the last ones of a job. Jobs that share
+    GPUs may stop `together`.
     """
 
     length: int
     fixed: bool = True
     whole: bool = False
     together: bool = False
+    until: int | None = None
+
+
+class NoProgressError(ValueError):
+    """No job gets GPUs, and none will arrive: the `waiting` ones."""
+
+    def __init__(self, waiting: Sequence[str]) -> None:
+        super().__init__(waiting)
+        self.waiting = waiting
+
+    def __str__(self) -> str:
+        names = ", ".join(self.waiting[:3])
+        return f"no job gets GPUs, and none will arrive; waiting: {names}"
 
 
 @dataclass(slots=True)
@@ -159,30 +214,37 @@ class RoundSimulation(Generic[Job]):
     progress: Callable[[Job, int], JobProgress[Job]] = JobProgress
     records: list[JobProgress[Job]] = field(default_factory=list)
     active: list[JobProgress[Job]] = field(default_factory=list)
+    _to_come: Iterator[Job] = field(init=False)
 
-    def go(self, enough: Callable[[], bool] = lambda: False) -> None:
-        """Run until every job is over, or a round has ended with `enough`."""
-        to_come = iter(self.jobs)
-        self.following = next(to_come, None)
+    def __post_init__(self) -> None:
+        self._to_come = iter(self.jobs)
+        self.following = next(self._to_come, None)
+
+    def go(self, enough: Callable[[], bool] = lambda: False) -> bool:
+        """Run until every job is over, or before a round there is `enough`: then return False.
+
+        NoProgressError.
+        """
         while not enough():
             while self.following is not None and self.following.arrives <= self.now:
                 self._admit(self.following)
-                self.following = next(to_come, None)
+                self.following = next(self._to_come, None)
             if not self.active and self.following is None:
-                return
+                return True
             grants = self.policy.grants(self) if self.active else ()
             if grants:
                 self._run(grants)
             elif self.following is not None:
                 self.now = self._start_after(self.following.arrives)
             else:
-                names = ", ".join(each.job.name for each in self.active[:3])
-                raise ValueError(f"no job gets GPUs, and none will arrive; waiting: {names}")
+                raise NoProgressError([each.job.name for each in self.active])
+        return False
 
     def _start_after(self, when: int) -> int:
         """Return the first time at which a round can begin and `when` has passed."""
         length = self.rules.length
-        return self.now + -(-(when - self.now) // length) * length if self.rules.fixed else when
+        whole = self.rules.fixed and length
+        return self.now + -(-(when - self.now) // length) * length if whole else when
 
     def _admit(self, job: Job) -> None:
         record = self.progress(job, len(self.records))
@@ -215,8 +277,16 @@ class RoundSimulation(Generic[Job]):
 
     def length_of(self, grants: Sequence[Grant[Job]]) -> int:
         """Return how long a round with these grants lasts."""
-        del grants
-        return self.rules.length
+        times = [self.rules.length]
+        if not self.rules.length:
+            times = [job.needs(grant.of(job)) for grant in grants for job in grant.jobs]
+            if self.following is not None:
+                times.append(self.following.arrives - self.now)
+            if (holds := self.policy.holds()) is not None:
+                times.append(holds)
+        if self.rules.until is not None:
+            times.append(self.rules.until - self.now)
+        return min(times)
 
     def counts(self, grant: Grant[Job], steps: Sequence[float]) -> bool:
         """Whether the steps of a slice count; here they always do."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dralab.simulation.engines.fast.rounds import GpuSlice, Grant, JobProgress
+from dralab.simulation.engines.fast.rounds import GpuSlice, Grant, JobProgress, RoundPolicy
 from dralab.simulation.engines.fast.time_division import most_throughput
 from dralab.simulation.engines.fast.training import Training, TrainingRun, Trainings, runs_of
 
@@ -29,8 +29,8 @@ class WaitingShare:
     priority: float
 
 
-class ThroughputShares:
-    """A `RoundPolicy` for nodes with so many GPUs of each type."""
+class ThroughputShares(RoundPolicy[Training]):
+    """Nodes with so many GPUs of each type."""
 
     def __init__(self, of_a_node: Mapping[str, int], length: int) -> None:
         self.of_a_node = of_a_node

@@ -16,7 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.engines.fast.rounds import GpuSlice, Grant, JobProgress, RoundSimulation
+from dralab.simulation.engines.fast.rounds import (
+    GpuSlice,
+    Grant,
+    JobProgress,
+    RoundPolicy,
+    RoundSimulation,
+)
 
 Floats = npt.NDArray[np.float64]
 Unit = tuple[int, ...]
@@ -33,7 +39,11 @@ class Throughputs(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingJob:
-    """A job that needs so many GPUs of one type, whichever; `weight` is its priority."""
+    """A job that needs so many GPUs of one type, whichever; `weight` is its priority.
+
+    It can use from `least` to `most` of them (0: as many as it asks for). Each time that it gets
+    other GPUs it starts for `startup`, and if it has done something, loads it for `restart`.
+    """
 
     name: str
     kind: str
@@ -41,8 +51,19 @@ class TrainingJob:
     work: float
     gpus: int = 1
     weight: float = 1.0
+    least: int = 0
+    most: int = 0
+    startup: int = 0
     restart: int = 0
     throughputs: Throughputs
+
+    def runs_on(self, model: str) -> bool:
+        """Whether it has a speed on a type of GPU."""
+        return self.speed(GpuSlice(model, self.gpus), 0) > 0
+
+    def loading(self, done: float) -> int:
+        """Return how long it takes to begin on other GPUs."""
+        return self.startup + (self.restart if done else 0)
 
     def speed(self, gpus: GpuSlice, done: float) -> float:
         """Return its steps per second."""
@@ -95,8 +116,8 @@ class SharePolicy(Protocol):
         """Return the share of each job or pair, by its numbers, on each model."""
 
 
-class TimeShares:
-    """Grants GPUs in rounds of `length` so that jobs get their shares; a `RoundPolicy`.
+class TimeShares(RoundPolicy[TrainingJob]):
+    """Grants GPUs in rounds of `length` so that jobs get their shares.
 
     `models` go from the fastest; a policy that is not aware takes them in an order by `chance`.
     """

@@ -61,6 +61,15 @@ class Training:
         profile = next(iter(self.profiles.values()))
         return profile.epoch_end(profile.epochs)
 
+    def runs_on(self, model: str) -> bool:
+        """Whether it was measured on a type of GPU."""
+        return model in self.profiles
+
+    def loading(self, done: float) -> int:
+        """Return how long it loads a checkpoint."""
+        del done
+        return self.restart
+
     def speed(self, gpus: GpuSlice, done: float) -> float:
         """Return its steps per second with the batch that it wants, on as few nodes as can be."""
         del done
@@ -128,13 +137,27 @@ class TrainingRun(JobProgress[Training]):
             ),
         )
 
+    @property
+    def most(self) -> int:
+        """How many GPUs it can use, each with the smallest batch that was measured."""
+        smallest = next(iter(self.job.profiles.values())).smallest_local
+        return min(self.job.most, (self.job.batch or 0) // smallest)
+
+    def saves(self, gpus: GpuSlice, more: GpuSlice) -> float:
+        """Return how many seconds the rest would be shorter with other GPUs."""
+        profile, batch = self.job.profiles[gpus.model], self.job.batch or 0
+        last = profile.epochs - 1
+        steps = 1.0
+        if self.epoch < last:
+            steps = profile.iteration(batch, last) - profile.iteration(batch, self.epoch)
+        return (1 / self.job.speed(gpus, 0) - 1 / self.job.speed(more, 0)) * steps
+
     def run(self, gpus: GpuSlice, now: int, length: int, *, whole: bool) -> tuple[float, int]:
         """Return the progress of a round, and how long that took."""
         del whole
         self._take(gpus, now)
         before, time = self.progress, self._advance(length / SECOND)
-        self.rounds += 1
-        self.served += time * gpus.number
+        self.count(time, gpus)
         return self.progress - before, time
 
     def _take(self, gpus: GpuSlice, now: int) -> None:
@@ -151,7 +174,7 @@ class TrainingRun(JobProgress[Training]):
             return
         self._model, self.placement = gpus.model, placement
         self._choose_batch()
-        self.loading = self.job.restart / SECOND
+        self.loading = self.job.loading(self.progress) / SECOND
         if self.started is None:
             self.started = now
         else:
@@ -160,6 +183,7 @@ class TrainingRun(JobProgress[Training]):
     def _advance(self, seconds: float) -> int:
         passed = min(self.loading, seconds)
         self.loading -= passed
+        self.loaded += round(passed * SECOND)
         while passed < seconds and self.left > 0:
             passed += self._train(seconds - passed)
             self._choose_batch()
