@@ -30,6 +30,7 @@ LONG = {
     "60-find-the-bug",
     "62-reproduce",
     "63-lost-gpu-hours",
+    "65-trainings-in-rounds",
 }
 
 

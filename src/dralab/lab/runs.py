@@ -47,7 +47,8 @@ def simulate(
     name, `file.py:Class`, or a class of a `Policy`), `seed` and `version` (the release of
     Kubernetes, such as "1.34") replace what the scenario says. A
     class of yours runs in an `engine`: "fast" (the default), "ticks", "cluster" (the whole of
-    `dralab up`) or "batch" (jobs on machines, and the default for them). `progress` gets the
+    `dralab up`), "batch" (jobs on machines, and the default for them) or "rounds" (trainings, and
+    the default where the scenario has a `round`). `progress` gets the
     simulated seconds, the tasks that are over, and all tasks; the last time at the end. Without it,
     a line is shown on terminals and in notebooks after two seconds.
 

@@ -78,11 +78,14 @@ def content_of(path: Path, most: int = LARGEST_FILE) -> bytes:
         raise InputError(repr(str(path)), f"cannot be read: {error}") from None
 
 
-def inside(folder: Path, name: str, *, file: str | Path, where: str) -> Path:
-    """Return the path of a file that an input names; InputError if it leaves the folder."""
+def inside(folder: Path, name: str, *, file: str | Path, where: str, folders: bool = False) -> Path:
+    """Return the path of a file that an input names; InputError if it leaves the folder.
+
+    With `folders`, it may name a folder as well.
+    """
     try:
         path = (folder / name).resolve()
-        found = path.is_file()
+        found = path.is_file() or (folders and path.is_dir())
     except (OSError, ValueError) as error:  # too long, or with a null character
         told = getattr(error, "strerror", None) or str(error)
         raise InputError(file, f"{name!r} is not the name of a file: {told}", where=where) from None

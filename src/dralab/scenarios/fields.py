@@ -165,10 +165,12 @@ class Fields:
         inner = self.mapping(key)
         return frozenset(f"{name}={inner.text(name)}" for name in inner.value)
 
-    def file(self, key: str) -> Path:
-        """Return a file inside the folder of this one."""
+    def file(self, key: str, *, folders: bool = False) -> Path:
+        """Return a file (or with `folders`, a folder) inside the folder of this one."""
         try:
-            return inside(self.folder, self.text(key), file=self.place.path, where="")
+            return inside(
+                self.folder, self.text(key), file=self.place.path, where="", folders=folders
+            )
         except InputError as error:
             raise self.error(key, error.problem) from None
 

@@ -8,6 +8,7 @@ from dralab.simulation.engines import unsupported
 from dralab.simulation.engines.batch import run as batch
 from dralab.simulation.engines.cluster.run import ClusterRun
 from dralab.simulation.engines.external.run import ExternalRun
+from dralab.simulation.engines.fast.round_run import RoundRun
 from dralab.simulation.engines.fast.run import FastRun
 from dralab.simulation.engines.fast.ticks import TickRun
 from dralab.simulation.engines.placement import PlacementRun
@@ -53,6 +54,9 @@ def begin(
     """
     if scenario.work.inflate is not None:
         return PlacementRun(scenario, resume)
+    if scenario.in_rounds:
+        return RoundRun(scenario, resume)
+    unsupported.refuse_trainings(scenario)
     runs_fast = scenario.runs_in == "fast" and scenario.scheduler not in {OWN, EXTERNAL, *TICKS}
     if not runs_fast and not scenario.is_batch:
         unsupported.refuse_lives(scenario)

@@ -4,12 +4,9 @@ import os
 from itertools import islice
 from pathlib import Path
 
-import orjson
 import pytest
 
 from dralab.kernel.clock import SECOND
-from dralab.scenarios.errors import InputError
-from dralab.simulation.engines.fast.rounds import GpuSlice
 from dralab.simulation.engines.fast.share_policies import AlloX, Fifo, InParts, MinMakespan
 from dralab.simulation.engines.fast.time_shares import TrainingJob
 from dralab.simulation.reproductions.gavel import experiment, workload
@@ -61,42 +58,6 @@ def test_jobs_of_one_gpu_are_drawn_from_all_kinds():
     found = list(islice(workload.drawn(one_a_second, 1, every=60), 400))
     assert {each.gpus for each in found} == {1}
     assert {each.kind for each in found} == {kind for kind, _ in workload.TEMPLATES}
-
-
-def written(tmp_path, content):
-    """Return the path of a table of speeds."""
-    path = tmp_path / SPEEDS
-    path.write_bytes(orjson.dumps(content))
-    return path
-
-
-def test_speeds_alone_and_beside_others(tmp_path):
-    table = {
-        "v100": {
-            "('LM', 1)": {"null": 4.0, "('A3C', 1)": [3.0, 1.5]},
-            "('A3C', 1)": {"null": 2.0, "('LM', 1)": [1.5, 3.0]},
-        }
-    }
-    speeds = workload.read_speeds(written(tmp_path, table))
-    assert speeds("LM", GpuSlice("v100")) == 4.0
-    assert speeds("LM", GpuSlice("v100", beside=("A3C",))) == 3.0
-    assert speeds("A3C", GpuSlice("v100", beside=("LM",))) == 1.5
-    with pytest.raises(InputError, match="has no speed of 'LM' on 2 GPUs of v100"):
-        speeds("LM", GpuSlice("v100", 2))
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ([], "is not a table of speeds"),
-        ({"v100": {"LM": {}}}, "'LM' is not a kind and a number of GPUs"),
-        ({"v100": {"('LM', 1)": {"null": "fast"}}}, "is not a table of speeds"),
-        ({"v100": {"('LM', 1)": {"('LM', 1)": []}}}, "is not a table of speeds"),
-    ],
-)
-def test_a_file_without_speeds_is_refused(tmp_path, content, told):
-    with pytest.raises(InputError, match=told):
-        workload.read_speeds(written(tmp_path, content))
 
 
 def test_a_run_by_hand():

@@ -14,7 +14,9 @@ from dralab.scenarios.errors import InputError
 from dralab.simulation.lifecycle.model import Pod, RunConditions
 from dralab.simulation.scenario.fleet import ScenarioFleet
 from dralab.simulation.scenario.scenario import Scenario
+from dralab.simulation.scenario.schedulers import ROUNDS
 from dralab.simulation.scenario.workload import ScenarioWorkload
+from dralab.simulation.workloads.openb import WHOLE_GPU
 from dralab.values.json_types import JsonDict
 
 INSTEAD: Final = "`--scheduler dralab` supports it"
@@ -28,7 +30,9 @@ ONLY_IN_A_CLUSTER: Final = frozenset(
 )  # fmt: skip
 
 
-def refuse_for_jobs(file: Path, conditions: RunConditions) -> None:
+def refuse_for_jobs(
+    file: Path, conditions: RunConditions, why: str = "this scheduler places rigid jobs"
+) -> None:
     """Raise InputError for faults, queues and a life cycle: rigid jobs have none."""
     life = conditions.life
     between = (*life.start, *life.release)
@@ -42,7 +46,49 @@ def refuse_for_jobs(file: Path, conditions: RunConditions) -> None:
     }
     for where, found in given.items():
         if found:
-            raise InputError(file, "is for pods; this scheduler places rigid jobs", where=where)
+            raise InputError(file, f"is for pods; {why}", where=where)
+
+
+def refuse_in_rounds(scenario: Scenario) -> None:
+    """Raise InputError for what rounds of time slices do not act out."""
+    file, conditions = scenario.file, scenario.conditions
+    refuse_for_jobs(file, conditions, "in rounds, trainings share GPUs in turns")
+    if conditions.life.checkpoint:
+        problem = "is not for rounds: each ends with a checkpoint"
+        raise InputError(file, problem, where="lifecycle.checkpoint")
+    if not any(node.gpus for node in scenario.fleet.as_nodes()):
+        raise InputError(file, "has no GPUs, which trainings share in rounds", where="fleet")
+    if scenario.fleet.running or scenario.work.objects:
+        where = "fleet" if scenario.fleet.running else "workload"
+        raise InputError(file, "has objects of a cluster, which rounds do not have", where=where)
+    for node in scenario.fleet.as_nodes():
+        if node.gpus and node.taints:
+            problem = f"node {node.name} has taints, which rounds do not heed"
+            raise InputError(file, problem, where="fleet")
+    for pod in scenario.pods():
+        for problem in _beyond_rounds(pod):
+            raise InputError(file, problem, where=f"workload: Pod {pod.key}")
+
+
+def _beyond_rounds(pod: Pod) -> Iterator[str]:
+    if not pod.request.gpus or pod.request.milli != WHOLE_GPU:
+        yield "rounds share whole GPUs, and it asks for none, or for a part of one"
+    if pod.training is None and not pod.duration:
+        yield "needs a `duration`: in rounds a task ends when its work is done"
+    if pod.request.labels or pod.topology:
+        yield "asks for nodes by labels, which rounds do not heed"
+    if pod.checkpoint is not None:
+        yield "has a `checkpoint`: in rounds each round ends with one"
+
+
+def refuse_trainings(scenario: Scenario) -> None:
+    """Raise InputError for trainings with a scheduler of pods."""
+    if any(pod.training is not None for pod in scenario.work.pods):
+        problem = (
+            f"trainings run in rounds, and {scenario.scheduler} is not for them: choose one of "
+            f"{', '.join(ROUNDS)}, or a class of yours and a `round`"
+        )
+        raise InputError(scenario.file, problem, where="workload.trainings")
 
 
 def refuse_fast(scenario: Scenario) -> None:

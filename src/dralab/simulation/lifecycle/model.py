@@ -12,6 +12,22 @@ from dralab.simulation.workloads.openb import PodRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingWork:
+    """What a training does with its GPUs.
+
+    It has `steps` to do, so many a second by model and number of GPUs (none: 1 on every model). A
+    `kind` has its speeds in the profiles of the workload, which may be measurements of `epochs`.
+    """
+
+    steps: float | None
+    speeds: Mapping[str, Mapping[int, float]]
+    kind: str = ""
+    epochs: int | None = None
+    batch: int | None = None
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
     """One pod. `duration` None: it runs until the end of the simulation.
 
@@ -21,7 +37,7 @@ class Pod:
 
     Each run first takes `startup`, in which it does no work. A pod with `until` is a replica of a
     service: it runs until then, whenever it starts. `checkpoint` replaces that of the life cycle.
-    The nodes of a gang share the value of the label `topology`.
+    The nodes of a gang share the value of the label `topology`. One with `training` runs in rounds.
 
     Of a recorded history: it runs `starting` after its binding, it has a gate until it `opens`, and
     is deleted if it still waits when it `leaves`. Unless it `returns`, none follows it when it is
@@ -49,6 +65,7 @@ class Pod:
     opens: int | None = None
     leaves: int | None = None
     returns: bool = True
+    training: TrainingWork | None = None
 
     @property
     def key(self) -> str:

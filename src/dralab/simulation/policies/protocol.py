@@ -12,12 +12,14 @@ class OwnPolicy:
     """A scheduler of your own: derive from it, and define the methods that it decides with.
 
     - `order(task)`: a number or a tuple of numbers; the waiting task with the smallest is tried
-      first. It is asked when a task arrives and whenever it may be tried again.
+      first. It is asked when a task arrives and whenever it may be tried again; in rounds, for all
+      tasks before each round.
     - `prefer(task, node)`: how good a node with room is, higher is better; None: not there.
-    - `place(task, nodes)`: one of the nodes with room, or None to wait (jobs: their machines).
+    - `place(task, nodes)`: one of the nodes with room, or None to wait (jobs: their machines;
+      trainings: nodes of one model with room together).
     - `preempt(task)`: running tasks of one node that end so that a task fits which has no room.
-    - `resize(task)`: how many machines a waiting or running job gets; None: as it is. Its work
-      stays the same: twice the machines need half the time.
+    - `resize(task)`: how many machines a waiting or running job gets, or a training GPUs; None: as
+      it is. Its work stays the same: twice the machines need half the time.
 
     Without `prefer` and `place` the first node with room is taken. `self.state` is what there is
     now; chance comes from `self.rng`, which is seeded by the run. An engine refuses a policy with a
@@ -50,6 +52,8 @@ class TaskFacts:
     served: float = 0.0
     nodes: Sequence[str] = ()
     body: Mapping[str, Any] | None = None
+    done: float | None = None
+    speeds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -123,6 +127,16 @@ class PolicyTask:
     def nodes(self) -> Sequence[str]:
         """The names of its node or machines, while it has them."""
         return self.facts().nodes
+
+    @property
+    def done(self) -> float | None:
+        """The part of its work that is done, in rounds; None: not known."""
+        return self.facts().done
+
+    @property
+    def speeds(self) -> Mapping[str, float]:
+        """Its steps per second on each model of GPU it can run on, in rounds."""
+        return self.facts().speeds
 
     @property
     def body(self) -> Mapping[str, Any] | None:

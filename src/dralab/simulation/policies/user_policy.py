@@ -17,6 +17,7 @@ HEEDED: Final[Mapping[str, frozenset[str]]] = {
     "ticks": frozenset({"order", "prefer", "place", "preempt"}),
     "cluster": frozenset({"order", "prefer", "place"}),
     "batch": frozenset({"order", "prefer", "place", "resize", "decide"}),
+    "rounds": frozenset({"order", "prefer", "place", "resize"}),
 }
 OURS: Final = str(Path(__file__).parents[2])
 # Numbers that a user gives are kept as whole numbers of millionths.

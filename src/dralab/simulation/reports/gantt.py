@@ -34,22 +34,23 @@ def is_dense(lanes: int, rects: int) -> bool:
 
 def gantt(result: Result) -> Chart:
     """Return who ran where and when; lanes that were never used are left out."""
-    ran = [task for task in result.tasks if task.started is not None]
-    used = sorted({lane for task in ran for lane in task.lanes} | {o[0] for o in result.outages})
-    held = {lane for task in ran for lane in task.lanes}
+    ran = [(task, task.held(result.end)) for task in result.tasks if task.started is not None]
+    held = {lane for _, stays in ran for stay in stays for lane in stay.lanes}
+    used = sorted(held | {o[0] for o in result.outages})
     text = f"{len(held):,} of {len(result.lanes):,} nodes and devices were used."
-    end = max([result.end, *(task.ended or 0 for task in ran)], default=0) / SECOND or 1.0
+    end = max([result.end, *(task.ended or 0 for task, _ in ran)], default=0) / SECOND or 1.0
     names = [result.lanes[lane] for lane in used]
-    if is_dense(len(used), sum(len(task.lanes) for task in ran)):
-        stays = [
+    if is_dense(len(used), sum(len(stay.lanes) for _, stays in ran for stay in stays)):
+        of_tasks = [
             Stay(
-                [result.lanes[lane] for lane in task.lanes],
-                (task.started or 0) / SECOND,
-                (result.end if task.ended is None else task.ended) / SECOND,
+                [result.lanes[lane] for lane in stay.lanes],
+                stay.since / SECOND,
+                stay.until / SECOND,
             )
-            for task in ran
+            for _, stays in ran
+            for stay in stays
         ]
-        rows, shares = occupancy(names, stays, end)
+        rows, shares = occupancy(names, of_tasks, end)
         return {
             "kind": "heat",
             "title": "How much was held, where and when",
@@ -62,11 +63,13 @@ def gantt(result: Result) -> Chart:
     groups: dict[str, int] = {}
     tasks: list[list[Any]] = []
     rects: list[list[float]] = []
-    for task in ran:
+    for task, stays in ran:
         group = groups.setdefault(task.user or task.id, len(groups))
-        start = (task.started or 0) / SECOND
-        until = (result.end if task.ended is None else task.ended) / SECOND
-        rects += [[place[lane], start, until, len(tasks)] for lane in task.lanes]
+        rects += [
+            [place[lane], stay.since / SECOND, stay.until / SECOND, len(tasks)]
+            for stay in stays
+            for lane in stay.lanes
+        ]
         tasks.append([task.id, group, metrics.wait(task)])
     if result.outages:
         text += " Hatched: down."

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 from dralab.kernel.clock import SECOND
 from dralab.scenarios.errors import content_of
-from dralab.simulation.engines.fast import attained_service as queues
 from dralab.simulation.engines.fast.attained_service import AttainedService, Queue
 from dralab.simulation.engines.fast.free_nodes import ConsolidatedNodes
+from dralab.simulation.engines.fast.round_policies import QUEUES
 from dralab.simulation.engines.fast.rounds import RoundRules, RoundSimulation
 from dralab.simulation.engines.fast.time_shares import TrainingJob
 from dralab.simulation.reproductions.registry import Case, ComparedNumber, DataFile, Reproduction
@@ -48,17 +48,17 @@ PUBLISHED: Final[Mapping[str, tuple[Printed, Printed]]] = {
 }
 Needs = Sequence[int]
 SCHEDULES: Final[Mapping[str, Callable[[Needs], Queue[TrainingJob]]]] = {
-    "fifo": lambda _: Queue(blocks=True),
-    "fjf": lambda _: Queue(),
-    "sjf": lambda _: Queue(queues.smallest),
-    "shortest": lambda _: Queue(queues.shortest),
-    "shortest-gpu": lambda _: Queue(queues.shortest_service),
-    "dlas": lambda _: AttainedService(of_gpus=False),
-    "dlas-gpu": lambda _: AttainedService(),
+    "fifo": QUEUES["fifo"],
+    "fjf": QUEUES["fifo-fit"],
+    "sjf": QUEUES["fewest-gpus"],
+    "shortest": QUEUES["shortest"],
+    "shortest-gpu": QUEUES["shortest-service"],
+    "dlas": QUEUES["las"],
+    "dlas-gpu": QUEUES["las-2d"],
     "dlas-gpu-05": lambda _: AttainedService(patience=0.5),
     "dlas-gpu-1": lambda _: AttainedService(patience=1),
     "dlas-gpu-8": lambda _: AttainedService(patience=8),
-    "dlas-gpu-gittins": lambda needs: AttainedService(gittins=queues.Gittins(needs)),
+    "dlas-gpu-gittins": QUEUES["gittins-2d"],
     "fifo-yarn": lambda _: Queue(blocks=True, nodes=ConsolidatedNodes(*NODES)),
     "fjf-yarn": lambda _: Queue(nodes=ConsolidatedNodes(*NODES)),
 }

@@ -191,10 +191,10 @@ def turnaround(task: Task) -> float:
 
 
 def run_time(task: Task) -> float:
-    """Seconds from start to end."""
+    """Seconds from start to end; in turns with others, those in which it held something."""
     if task.started is None or task.ended is None:
         return math.nan
-    return (task.ended - task.started) / SECOND
+    return sum(stay.until - stay.since for stay in task.held(task.ended)) / SECOND
 
 
 def slowdown(task: Task) -> float:
@@ -338,14 +338,12 @@ def loads(result: Result, begin: int, finish: int) -> list[float]:
     """Return the busy time of each node or machine, in task seconds."""
     found = {lane.partition("/")[0]: 0.0 for lane in result.lanes}
     for task in result.tasks:
-        if task.started is None:
-            continue
-        start = max(task.started, begin)
-        end = min(result.end if task.ended is None else task.ended, finish)
-        if start < end:
-            nodes = {result.lanes[lane].partition("/")[0] for lane in task.lanes}
-            for node in sorted(nodes):
-                found[node] += (end - start) / SECOND
+        for stay in task.held(result.end):
+            start, end = max(stay.since, begin), min(stay.until, finish)
+            if start < end:
+                nodes = {result.lanes[lane].partition("/")[0] for lane in stay.lanes}
+                for node in sorted(nodes):
+                    found[node] += (end - start) / SECOND
     return list(found.values())
 
 

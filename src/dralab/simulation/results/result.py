@@ -72,13 +72,22 @@ class SampleColumns(Sequence[StateSample]):  # noqa: PLW1641 - as lists, it has 
         return isinstance(other, Sequence) and list(self) == list(other)
 
 
+class TaskStay(NamedTuple):
+    """Which lanes a task held from when to when."""
+
+    since: int
+    until: int
+    lanes: tuple[int, ...]
+
+
 class Task(NamedTuple):
     """A job or pod. Times in nanoseconds, None if they never came.
 
     `width` is processors (or CPU cores, at least 1); `lanes` are indices into the lanes it ran on.
     `wasted` is the time of runs that were lost, less what checkpoints kept of them, `idle` the time
     in which it held its node or devices and did not run. A replica of a service was `wanted` for so
-    long, and `served` for so long of it.
+    long, and `served` for so long of it. One that ran in turns with others has `stays`, and the
+    `lanes` of the last.
     """
 
     id: str
@@ -97,6 +106,13 @@ class Task(NamedTuple):
     idle: int = 0
     served: int = 0
     wanted: int = 0
+    stays: tuple[TaskStay, ...] = ()
+
+    def held(self, end: int) -> tuple[TaskStay, ...]:
+        """Return when it held which lanes, in a run that ended at `end`."""
+        if self.stays or self.started is None:
+            return self.stays
+        return (TaskStay(self.started, end if self.ended is None else self.ended, self.lanes),)
 
 
 class NodeSpan(NamedTuple):

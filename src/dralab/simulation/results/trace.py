@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import orjson
 
-from dralab.simulation.results.result import Result
+from dralab.simulation.results.result import Result, TaskStay
 
 MICROSECOND: Final = 1000
 CURVES: Final = ("waiting", "running", "cpu", "gpu", "memory")
@@ -28,12 +28,12 @@ def events(result: Result) -> Iterator[dict[str, Any]]:
     rows: dict[int, list[int]] = {}  # by group: when each row is free again
     for task in sorted(result.tasks, key=lambda task: (task.started or 0, task.submitted)):
         ended = result.end if task.ended is None else task.ended
-        begun = ended if task.started is None else task.started
-        spans = []
-        if begun > task.submitted:
-            spans.append((QUEUE, task.submitted, begun))
-        if task.started is not None:
-            spans += [(QUEUE + 1 + lane, begun, ended) for lane in task.lanes]
+        spans, waits = [], task.submitted
+        for since, until, lanes in task.held(result.end) or [TaskStay(ended, ended, ())]:
+            if since > waits:
+                spans.append((QUEUE, waits, since))
+            spans += [(QUEUE + 1 + lane, since, until) for lane in lanes]
+            waits = until
         told = {"state": task.state, "user": task.user, "why": task.reason}
         for group, begin, end in spans:
             row = _free_row(rows.setdefault(group, []), begin, end)

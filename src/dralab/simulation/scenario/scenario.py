@@ -53,6 +53,7 @@ from dralab.simulation.scenario.schedulers import (
     FAST,
     JOBS,
     OWN,
+    ROUNDS,
     TICKS,
     TICKS_PREEMPTION,
 )
@@ -103,6 +104,7 @@ class Scenario:
     pools: tuple[ScenarioPool, ...] = ()
     autoscaler: Rules = field(default_factory=ClusterAutoscalerRules)
     version: str = MIXED
+    round: int | None = None
 
     @property
     def is_own(self) -> bool:
@@ -117,12 +119,17 @@ class Scenario:
     def runs_in(self) -> str:
         """The engine of a user's policy: the one asked for, or the fastest for the workload."""
         jobs = self.work.jobs is not None and self.fleet.platform is not None
-        return self.engine or ("batch" if jobs else "fast")
+        return self.engine or ("batch" if jobs else "fast" if self.round is None else "rounds")
 
     @property
     def is_batch(self) -> bool:
         """Whether rigid jobs are scheduled, not pods."""
         return self.runs_in == "batch" if self.is_own else self.scheduler in JOBS
+
+    @property
+    def in_rounds(self) -> bool:
+        """Whether trainings are scheduled in rounds of time slices."""
+        return self.runs_in == "rounds" if self.is_own else self.scheduler in ROUNDS
 
     def pods(self) -> tuple[Pod, ...]:
         """Return the workload as pods."""
@@ -132,7 +139,7 @@ class Scenario:
 
 
 # These act out neither nodes that change nor gates of pods, and have no release of Kubernetes.
-NOT_REPLAYED: Final = frozenset({EXTERNAL, *TICKS, *JOBS, "batch"})
+NOT_REPLAYED: Final = frozenset({EXTERNAL, *TICKS, *JOBS, *ROUNDS, "batch", "rounds"})
 EFFECTS: Final = dict.fromkeys(fleet.EFFECTS)
 DECIDES: Final = any_of(json_schema.choice([*BUILT_IN, EXTERNAL]), PYTHON)
 QUOTA: Final = Table({"cpu": quantity(scale=1000), "gpus": quantity(scale=1000), "pods": whole()})
@@ -238,6 +245,10 @@ SCENARIO: Final = Table(
         ),
         "policy": label("The same as scheduler.", schema=DECIDES),
         "tick": duration("Of `ticks`: whole seconds, at least 1."),
+        "round": duration(
+            "Of trainings: how long a round of time slices lasts; 0: until a training comes, ends "
+            "or changes its queue. Default: 6m."
+        ),
         "queues": by_name(
             QUOTA, "The most that all pods of a queue use together, by the queue's name."
         ),
@@ -304,7 +315,11 @@ def load(
             known = ", ".join([*BUILT_IN, EXTERNAL, "file.py:Class"])
             raise given.error("scheduler", f"{chosen!r} is not one of {known}")
         code.check(chosen, path)
-    if blocking and (used_engine or chosen) in {"cluster", EXTERNAL, FAST, OWN, *TICKS}:
+    in_rounds = {*ROUNDS, "rounds"}
+    own = policy is not None or code.is_file(chosen)
+    if given.round is not None and (used_engine or ("rounds" if own else chosen)) not in in_rounds:
+        raise given.error("round", f"is for {', '.join(ROUNDS)}, or a class of yours in rounds")
+    if blocking and (used_engine or chosen) in {"cluster", EXTERNAL, FAST, OWN, *TICKS, *in_rounds}:
         raise given.error(
             "scheduler",
             f"{used_engine or chosen} has its own order: strict_order is for built-in policies",
@@ -351,6 +366,7 @@ def load(
         pools=pools.read(given.pools, problems),
         autoscaler=pools.rules(given),
         version=given.version,
+        round=given.round,
     )
 
 
@@ -483,7 +499,7 @@ def digest(scenario: Scenario) -> str:
     parts = (
         scenario.seed, scenario.scheduler, scenario.conditions, scenario.energy, nodes,
         fleet.platform, fleet.objects, fleet.running, fleet.changes, scenario.work, scenario.tick,
-        scenario.engine, pools, scenario.autoscaler, scenario.version,
+        scenario.engine, pools, scenario.autoscaler, scenario.version, scenario.round,
     )  # fmt: skip
     return checkpoints.digest(parts, files)
 

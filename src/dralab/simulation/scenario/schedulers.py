@@ -24,6 +24,16 @@ EXTERNAL: Final = "external"
 # k8s-cluster-simulator's, without and with preemption: `engines.fast.ticks`.
 TICKS_PREEMPTION: Final = "ticks-preemption"
 TICKS: Final = ("ticks", TICKS_PREEMPTION)
-BUILT_IN: Final = (*JOBS, *PODS, *ALLOCATION, *TICKS, FAST, OWN)
-# What runs a class of a user's own: without a server, tick by tick, in a whole cluster, for jobs.
-ENGINES: Final = ("fast", "ticks", "cluster", "batch")
+# Those that divide the time of GPUs among trainings: `engines.fast.round_policies`.
+ROUNDS: Final = tuple(
+    f"rounds:{name}"
+    for name in (
+        "fifo", "fifo-fit", "fewest-gpus", "shortest", "shortest-service", "las", "las-2d",
+        "gittins-2d", "max-min", "max-min-agnostic", "finish-time", "finish-time-agnostic",
+        "makespan", "makespan-agnostic", "allox", "gandiva", "throughput", "optimus", "sia",
+    )
+)  # fmt: skip
+BUILT_IN: Final = (*JOBS, *PODS, *ALLOCATION, *TICKS, *ROUNDS, FAST, OWN)
+# What runs a class of a user's own: without a server, tick by tick, in a whole cluster, for jobs,
+# in rounds of time slices.
+ENGINES: Final = ("fast", "ticks", "cluster", "batch", "rounds")

@@ -23,13 +23,14 @@ from dralab.scenarios.tables import (
     whole,
 )
 from dralab.simulation.lifecycle.model import Pod
-from dralab.simulation.scenario import generated, manifests, serving
+from dralab.simulation.scenario import generated, manifests, serving, trainings
 from dralab.simulation.scenario.generated import of_delays
 from dralab.simulation.scenario.recorded import history_of
 from dralab.simulation.traces import formats as traces
 from dralab.simulation.workloads import batsim, openb, swf
 from dralab.simulation.workloads.jobs import Delay, Job, Workload
 from dralab.simulation.workloads.openb import PodRequest
+from dralab.values import json_schema
 from dralab.values.json_schema import one_of_fields
 from dralab.values.quantity import QuantityError, parse_any
 
@@ -42,7 +43,7 @@ class ScenarioWorkload:
 
     `objects` are what manifests held beside pods. `until` is when a recorded history ends. With
     `inflate` pods are cloned until they ask for that multiple of all GPUs, and are placed once,
-    without time, in an order drawn at random.
+    without time, in an order drawn at random. `profiles` say how fast trainings are.
     """
 
     pods: tuple[Pod, ...] = ()
@@ -50,6 +51,7 @@ class ScenarioWorkload:
     objects: tuple[manifests.Arrival, ...] = ()
     inflate: float | None = None
     until: int | None = None
+    profiles: Path | None = None
 
     @property
     def is_alone(self) -> bool:
@@ -90,6 +92,9 @@ FORMS: Final = {
         rows(generated.GENERATE),
         about="Pods or jobs drawn from distributions; a list draws each of its entries.",
     ),
+    "trainings": rows(
+        trainings.TRAINING, "Jobs with a speed on each type of GPU, for rounds.", always=False
+    ),
     "serving": rows(
         serving.SERVING, "Services with as many replicas as their requests need.", always=False
     ),
@@ -116,6 +121,12 @@ WORKLOAD: Final = Table(
         "requested_only": flag(needs="swf", default=False),
         "grain": whole(needs="swf", default=0),
         "inflate": INFLATE,
+        "profiles": field(
+            json_schema.FILE,
+            lambda given, key: given.file(key, folders=True),
+            "Speeds by `kind`: JSON as Gavel's, or a folder of measurements as Pollux's.",
+            needs="trainings",
+        ),
     },
     rules={"anyOf": one_of_fields(*FORMS)},
 )
@@ -151,7 +162,11 @@ def read(
         raise given.error(alone, f"cannot be combined with {', '.join({*forms} - {alone})}")
     pods = tuple(pod for part in parts for pod in part.pods)
     _check_names(given, pods)
-    return ScenarioWorkload(pods=pods, objects=tuple(o for part in parts for o in part.objects))
+    return ScenarioWorkload(
+        pods=pods,
+        objects=tuple(o for part in parts for o in part.objects),
+        profiles=given.profiles,
+    )
 
 
 def _check_names(given: Given, pods: Sequence[Pod]) -> None:
@@ -189,6 +204,9 @@ def _read(
             return ScenarioWorkload(pods=tuple(_listed(given.pods)))
         case "jobs":
             return ScenarioWorkload(jobs=_jobs(given, problems, hosts))
+        case "trainings":
+            pods = tuple(trainings.pods(given.trainings, profiles=given.profiles is not None))
+            return ScenarioWorkload(pods=pods, profiles=given.profiles)
         case "serving":
             return ScenarioWorkload(pods=tuple(serving.pods(given.serving, seed)))
         case _:

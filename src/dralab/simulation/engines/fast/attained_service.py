@@ -10,7 +10,7 @@ order of their chance to end soon.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Final
@@ -40,7 +40,7 @@ class Queue(RoundPolicy[Job]):
 
     def __init__(
         self,
-        order: Callable[[JobProgress[Job]], float] | None = None,
+        order: Callable[[JobProgress[Job], Iterable[str]], float] | None = None,
         *,
         blocks: bool = False,
         nodes: FreeNodes | None = None,
@@ -58,7 +58,10 @@ class Queue(RoundPolicy[Job]):
         """Return who runs until the next event."""
         self.jobs = [job for job in self.jobs if job.ended is None]
         # Equals keep the order that they had.
-        self.jobs.sort(key=self.order or (lambda job: job.gpus is None))
+        if (order := self.order) is None:
+            self.jobs.sort(key=lambda job: job.gpus is None)
+        else:
+            self.jobs.sort(key=lambda job: order(job, run.capacity))
         return list(self.chosen(self.jobs, run.capacity))
 
     def chosen(
@@ -71,7 +74,7 @@ class Queue(RoundPolicy[Job]):
         found = []
         for job in jobs:
             wanted = job.job.gpus
-            model = _model(job, left)
+            model = job.model_among(left, wanted)
             if model is not None and (nodes := self._place(job)) is not None:
                 left[model] -= wanted
                 found.append(Grant((job,), model, wanted, nodes))
@@ -83,16 +86,6 @@ class Queue(RoundPolicy[Job]):
         if self.nodes is None:
             return ()
         return self.nodes.place(job.job.gpus) if job.gpus is None else job.gpus.nodes
-
-
-def _model(job: JobProgress[Job], left: Mapping[str, int]) -> str | None:
-    """Return the type on which a job runs, as far as GPUs are left: the one it has, if it can."""
-    wanted = job.job.gpus
-    models = [model for model, free in left.items() if wanted <= free and job.job.runs_on(model)]
-    if job.gpus is not None and job.gpus.model in models:
-        return job.gpus.model
-    speeds = {model: job.job.speed(GpuSlice(model, wanted), job.done) for model in models}
-    return max(models, key=speeds.__getitem__, default=None)
 
 
 @dataclass(slots=True)
@@ -260,16 +253,17 @@ def _kept(grant: Grant[Job]) -> tuple[int, ...]:
     return held.nodes if held is not None and held.number == grant.gpus else ()
 
 
-def shortest(job: JobProgress[Job]) -> float:
-    """Order by the time that is left."""
-    return job.left
+def shortest(job: JobProgress[Job], models: Iterable[str]) -> float:
+    """Order by the time that is left on the fastest of some models."""
+    return job.left / max(job.job.speed(GpuSlice(each, job.job.gpus), job.done) for each in models)
 
 
-def shortest_service(job: JobProgress[Job]) -> float:
+def shortest_service(job: JobProgress[Job], models: Iterable[str]) -> float:
     """Order by the time that is left, times the GPUs."""
-    return job.left * job.job.gpus
+    return shortest(job, models) * job.job.gpus
 
 
-def smallest(job: JobProgress[Job]) -> float:
+def smallest(job: JobProgress[Job], models: Iterable[str]) -> float:
     """Order by GPUs."""
+    del models
     return job.job.gpus

@@ -49,6 +49,10 @@ class RoundJob(Protocol):
         """How many GPUs it asks for."""
 
     @property
+    def least(self) -> int:
+        """How few GPUs it can use."""
+
+    @property
     def most(self) -> int:
         """How many GPUs it can use."""
 
@@ -94,6 +98,14 @@ class JobProgress(Generic[Job]):
     def most(self) -> int:
         """How many GPUs it can use."""
         return self.job.most
+
+    def model_among(self, free: Mapping[str, int], gpus: int) -> str | None:
+        """Return the type with so many free GPUs that it has, or else is fastest on."""
+        models = [model for model, left in free.items() if gpus <= left and self.job.runs_on(model)]
+        if self.gpus is not None and self.gpus.model in models:
+            return self.gpus.model
+        speeds = {model: self.job.speed(GpuSlice(model, gpus), self.done) for model in models}
+        return max(models, key=speeds.__getitem__, default=None)
 
     def saves(self, gpus: GpuSlice, more: GpuSlice) -> float:
         """Return how many seconds the rest would be shorter with other GPUs."""

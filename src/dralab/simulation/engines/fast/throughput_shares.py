@@ -8,28 +8,35 @@ of its share, over all types of GPUs; GPUs that are left go to jobs without a sh
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic
 
 import numpy as np
 
-from dralab.simulation.engines.fast.rounds import GpuSlice, Grant, JobProgress, RoundPolicy
+from dralab.simulation.engines.fast.rounds import (
+    GpuSlice,
+    Grant,
+    Job,
+    JobProgress,
+    RoundPolicy,
+    RoundSimulation,
+)
 from dralab.simulation.engines.fast.time_division import most_throughput
-from dralab.simulation.engines.fast.training import Training, TrainingRun, Trainings, runs_of
 
 # What a job counts for where there are too few GPUs for it.
 HARDLY = 0.1
 
 
 @dataclass(slots=True)
-class WaitingShare:
+class WaitingShare(Generic[Job]):
     """A job on a type of GPU: its share, and how far it is behind it."""
 
-    job: TrainingRun
+    job: JobProgress[Job]
     model: str
     share: float
     priority: float
 
 
-class ThroughputShares(RoundPolicy[Training]):
+class ThroughputShares(RoundPolicy[Job]):
     """Nodes with so many GPUs of each type."""
 
     def __init__(self, of_a_node: Mapping[str, int], length: int) -> None:
@@ -37,27 +44,33 @@ class ThroughputShares(RoundPolicy[Training]):
         self.length = length
         self._had: dict[tuple[int, str], float] = defaultdict(lambda: length / 2)
         self._used: Counter[str] = Counter()
+        self._asked = b"", b""
+        self._shares = np.zeros((0, len(of_a_node)))
         self._gpus: dict[int, tuple[str, tuple[int, ...]]] = {}
 
-    def arrived(self, job: JobProgress[Training]) -> None:
+    def arrived(self, job: JobProgress[Job]) -> None:
         """Count a new job as if it had run for half a round everywhere."""
         del job
         for model in self.of_a_node:
             self._used[model] += self.length // 2
 
-    def ran(self, grant: Grant[Training], time: int) -> None:
+    def ran(self, grant: Grant[Job], time: int) -> None:
         """Count a whole round, also of a job that has ended in it."""
         del time
         self._had[grant.jobs[0].number, grant.model] += self.length
         self._used[grant.model] += self.length
 
-    def grants(self, run: Trainings) -> list[Grant[Training]]:
+    def grants(self, run: RoundSimulation[Job]) -> list[Grant[Job]]:
         """Return who runs in the round that begins, and on which nodes."""
-        jobs, models = runs_of(run), list(self.of_a_node)
+        jobs, models = run.active, list(self.of_a_node)
         capacity = np.array([float(run.capacity[model]) for model in models])
         speeds = np.array([[self._speed(job, model, run) for model in models] for job in jobs])
         widths = np.array([float(job.job.gpus) for job in jobs])
-        shares = most_throughput(speeds, capacity, widths).round(5)
+        asked = speeds.tobytes(), widths.tobytes()
+        if asked != self._asked:
+            self._asked = asked
+            self._shares = most_throughput(speeds, capacity, widths).round(5)
+        shares = self._shares
         entries = [
             self._entry(job, model, float(shares[row, column]))
             for column, model in enumerate(models)
@@ -65,11 +78,12 @@ class ThroughputShares(RoundPolicy[Training]):
         ]
         entries.sort(key=lambda each: (each.priority, each.share), reverse=True)
         left = Counter(run.capacity)
-        chosen: dict[str, list[TrainingRun]] = {model: [] for model in models}
+        chosen: dict[str, list[JobProgress[Job]]] = {model: [] for model in models}
         taken: set[int] = set()
         for entry in entries:
             wanted = entry.job.job.gpus
-            if entry.job.number not in taken and wanted <= left[entry.model]:
+            able = entry.job.number not in taken and entry.job.job.runs_on(entry.model)
+            if able and wanted <= left[entry.model]:
                 taken.add(entry.job.number)
                 left[entry.model] -= wanted
                 chosen[entry.model].append(entry.job)
@@ -77,17 +91,17 @@ class ThroughputShares(RoundPolicy[Training]):
         self._gpus = {grant.jobs[0].number: self._gpus[grant.jobs[0].number] for grant in found}
         return found
 
-    def _speed(self, job: TrainingRun, model: str, run: Trainings) -> float:
+    def _speed(self, job: JobProgress[Job], model: str, run: RoundSimulation[Job]) -> float:
         gpus = job.job.gpus
         return job.job.speed(GpuSlice(model, gpus), 0) if gpus <= run.capacity[model] else HARDLY
 
-    def _entry(self, job: TrainingRun, model: str, share: float) -> WaitingShare:
+    def _entry(self, job: JobProgress[Job], model: str, share: float) -> WaitingShare[Job]:
         part = self._had[job.number, model] / self._used[model]
         return WaitingShare(job, model, share, share / part)
 
     def _placed(
-        self, model: str, jobs: Sequence[TrainingRun], run: Trainings
-    ) -> Iterator[Grant[Training]]:
+        self, model: str, jobs: Sequence[JobProgress[Job]], run: RoundSimulation[Job]
+    ) -> Iterator[Grant[Job]]:
         """Yield grants with nodes, widest first: where a job was, or the next free GPUs."""
         free = iter(range(run.capacity[model]))
         taken: set[int] = set()
@@ -106,7 +120,7 @@ class ThroughputShares(RoundPolicy[Training]):
                 nodes = (gpu // self.of_a_node[model] for gpu in self._gpus[job.number][1])
                 yield Grant((job,), model, width, tuple(nodes))
 
-    def _stays(self, job: TrainingRun, model: str, taken: set[int]) -> bool:
+    def _stays(self, job: JobProgress[Job], model: str, taken: set[int]) -> bool:
         """Take the GPUs that a job had, if it had some of the type, and they are free."""
         before, gpus = self._gpus.get(job.number, ("", ()))
         stays = before == model and taken.isdisjoint(gpus)

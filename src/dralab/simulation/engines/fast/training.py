@@ -42,6 +42,7 @@ class Training:
     profiles: Mapping[str, TrainingProfile]
     of_a_node: Mapping[str, int]
     gpus: int = 1
+    least: int = 1
     most: int = 64
     batch: int | None = None
     tunes: bool = False

@@ -10,24 +10,26 @@ from typing import Final
 
 from dralab.kernel.clock import SECOND
 from dralab.simulation.engines.fast import share_policies as policies
+from dralab.simulation.engines.fast.round_policies import SHARES
 from dralab.simulation.engines.fast.rounds import Grant, RoundRules, RoundSimulation
+from dralab.simulation.engines.fast.speed_table import SpeedTable
 from dralab.simulation.engines.fast.time_shares import SharePolicy, TimeShares, TrainingJob
-from dralab.simulation.reproductions.gavel.workload import SpeedTable, drawn
+from dralab.simulation.reproductions.gavel.workload import drawn
 
 ROUND: Final = 360 * SECOND
 MOST_IN_VAIN: Final = 5
-# By the authors' names; each is made for a seed.
-POLICIES: Final[Mapping[str, Callable[[int], SharePolicy]]] = {
-    "fifo": lambda seed: policies.AgnosticFifo(random.Random(seed)),  # noqa: S311
+# By the authors' names; each is made with random numbers of a seed.
+POLICIES: Final[Mapping[str, Callable[[random.Random], SharePolicy]]] = {
+    "fifo": policies.AgnosticFifo,
     "fifo_perf": lambda _: policies.Fifo(),
-    "max_min_fairness": lambda _: policies.MaxMin(aware=False),
-    "max_min_fairness_perf": lambda _: policies.MaxMin(),
-    "finish_time_fairness": lambda _: policies.FinishTimeFairness(aware=False),
-    "finish_time_fairness_perf": lambda _: policies.FinishTimeFairness(),
-    "allox": lambda _: policies.AlloX(),
-    "gandiva": lambda seed: policies.Gandiva(random.Random(seed)),  # noqa: S311
-    "min_total_duration": lambda _: policies.MinMakespan(aware=False),
-    "min_total_duration_perf": lambda _: policies.MinMakespan(),
+    "max_min_fairness": SHARES["max-min-agnostic"],
+    "max_min_fairness_perf": SHARES["max-min"],
+    "finish_time_fairness": SHARES["finish-time-agnostic"],
+    "finish_time_fairness_perf": SHARES["finish-time"],
+    "allox": SHARES["allox"],
+    "gandiva": SHARES["gandiva"],
+    "min_total_duration": SHARES["makespan-agnostic"],
+    "min_total_duration_perf": SHARES["makespan"],
 }
 
 
@@ -109,7 +111,8 @@ def continuous(
 ) -> RunNumbers:
     """Run jobs that arrive at a rate per hour, on so many GPUs of each type."""
     jobs = drawn(speeds, seed, every=3600 / rate, several=several)
-    return run(POLICIES[policy](seed), jobs, _capacity(gpus), seed=seed, watched=watched)
+    made = POLICIES[policy](random.Random(seed))  # noqa: S311
+    return run(made, jobs, _capacity(gpus), seed=seed, watched=watched)
 
 
 def static(

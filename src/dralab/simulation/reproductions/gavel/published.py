@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from dralab.simulation.engines.fast.share_policies import InParts, MinMakespan
+from dralab.simulation.engines.fast.speed_table import read_speeds
 from dralab.simulation.reproductions.gavel.experiment import continuous, static
-from dralab.simulation.reproductions.gavel.workload import read_speeds
 from dralab.simulation.reproductions.registry import Case, ComparedNumber, DataFile, Reproduction
 
 REPOSITORY: Final = "https://github.com/stanford-futuredata/gavel"
