@@ -132,6 +132,11 @@ WORDS = {
     "minProperties": lambda r, v, s, root, w: told(
         not isinstance(v, dict) or len(v) >= r, "is too short", w
     ),
+    "propertyNames": lambda r, v, s, root, w: (
+        [p for key in v for p in problems(r, str(key), root, f"{w}.{key}")]
+        if isinstance(v, dict)
+        else []
+    ),
     "minimum": compared("less than", lambda v, r: v >= r),
     "maximum": compared("more than", lambda v, r: v <= r),
     "exclusiveMinimum": compared("not above", lambda v, r: v > r),

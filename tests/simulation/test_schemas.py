@@ -34,6 +34,7 @@ FILES = {
     "ticks.yaml": "cluster:\n- metadata: {name: a}\n  status: {allocatable: {cpu: 1, pods: 3}}\n",
     "jobs.csv": "job_name,organization,gpu_model,cpu_request,gpu_request,worker_num,submit_time,duration,"
     "job_type\n1,1,A10,1,1,1,0,900,HP\n",
+    "speeds.json": "{}",
     "machines.csv": "gpu_model,gpu_capacity_num,cpu_num,node_name\nA10,1,128,0\n",
     "azure.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,1,1\n",
     "mine.py": "class Mine:\n    def prefer(self, pod, node):\n        return 1\n",
@@ -102,6 +103,16 @@ workload:
        checkpoint: 1h, cpu: 1, memory: 1Gi, gpus: 1, gpu_milli: 500, models: T4, node_labels: {a: b},
        priority: 1, queue: q, user: u, scheduler: s}
   - {name: search, over: 1d, azure: azure.csv, groups: [{name: all, rate: 5}]}
+---
+fleet: {nodes: [{cpu: 1, gpus: 8, model: T4}]}
+workload:
+  profiles: speeds.json
+  trainings:
+  - {name: a, count: 2, every: 1m, at: 1s, gpus: 2, steps: 100, speeds: {T4: 2.5}, weight: 2, startup: 5s, user: u, queue: q}
+  - {name: b, gpus: 2, duration: 1h, speeds: {T4: {1: 1, 4: 3.5}}}
+  - {name: c, kind: net, epochs: 3, batch: 32}
+scheduler: rounds:max-min
+round: 6m
 ---
 fleet: {hosts: 4}
 workload:
@@ -185,9 +196,10 @@ seeds: [1, -2]
 # What readers refuse and no schema can: names that must differ or exist, and one field's bounds
 # that are another field's value.
 BEYOND = {
-    "scenario": r"^there is no (file|node) |must have the role master|^must be after `from`|^is for ticks"
+    "scenario": r"^there is no (file|node) |must have the role master|^must be after `from`|^is for (ticks|rounds)"
     r"|^give `at`: with |^need `scheduler: |^must be whole seconds|^must be above 0|^must be given, as a duration above 0"
-    r"|^must be after its arrival|^must be given, and be another|is not CALL=KIND|^None is not a duration|^is unknown; known: .*gpus|is not a time such as",
+    r"|^must be after its arrival|^must be given, and be another|is not CALL=KIND|^None is not a duration|^is unknown; known: .*gpus|is not a time such as"
+    r"|GPUs, and it asks for |^names a row of `profiles`",
     "campaign": r"^there is no file|is not one of the schedulers|is not a metric",
 }
 

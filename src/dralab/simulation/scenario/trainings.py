@@ -1,23 +1,32 @@
 """`workload.trainings`: jobs with a speed on each type of GPU, for rounds of time slices."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dralab.kernel.clock import SECOND
 from dralab.scenarios.fields import Fields, numbered
-from dralab.scenarios.tables import Given, Table, duration, field, label, number, whole
+from dralab.scenarios.tables import Given, Table, duration, field, label, whole
 from dralab.simulation.lifecycle.model import Pod, TrainingWork
 from dralab.simulation.workloads.openb import WHOLE_GPU, PodRequest
-from dralab.values import json_schema
 from dralab.values.json_schema import any_of
 
+NUMBER: Final = re.compile("[1-9][0-9]*")
 # By type of GPU and number of GPUs: steps per second.
 Speeds = Mapping[str, Mapping[int, float]]
-BY_GPUS: Final = {"type": "object", "minProperties": 1, "additionalProperties": {"type": "number"}}
+ABOVE_0: Final = {"type": "number", "exclusiveMinimum": 0}
+BY_GPUS: Final = {
+    "type": "object",
+    "minProperties": 1,
+    "propertyNames": {"pattern": "^[1-9][0-9]*$"},
+    "additionalProperties": ABOVE_0,
+}
 
 
 def _speeds(given: Fields, key: str) -> Speeds:
     models = given.mapping(key)
+    if not models.value:
+        raise given.error(key, "must have a model of GPU with its speed")
     return {model: _by_gpus(models, model) for model in models.value}
 
 
@@ -26,16 +35,22 @@ def _by_gpus(models: Fields, model: str) -> Mapping[int, float]:
         return {0: _speed(models, model)}
     numbers = models.mapping(model)
     for text in numbers.value:
-        if not str(text).isdecimal() or not int(text):
+        if not NUMBER.fullmatch(str(text)):
             raise numbers.error(str(text), "is not a number of GPUs: write 1, 2, 4, …")
+    if not numbers.value:
+        raise models.error(model, "must have a number of GPUs with its speed")
     return {int(text): _speed(numbers, text) for text in sorted(numbers.value, key=int)}
 
 
 def _speed(given: Fields, key: str) -> float:
     speed = given.number(key)
     if not speed:
-        raise given.error(key, "must be above 0: leave out what it cannot run on")
+        raise given.error(key, _above_0(speed))
     return speed
+
+
+def _above_0(value: float) -> str:
+    return "" if value else "must be above 0"
 
 
 TRAINING: Final = Table(
@@ -49,7 +64,7 @@ TRAINING: Final = Table(
             {
                 "type": "object",
                 "minProperties": 1,
-                "additionalProperties": any_of(json_schema.number(), BY_GPUS),
+                "additionalProperties": any_of(ABOVE_0, BY_GPUS),
             },
             _speeds,
             "Steps per second on each model of GPU it can run on, with `gpus` GPUs, or with each "
@@ -61,16 +76,27 @@ TRAINING: Final = Table(
             "on its GPUs.",
             default="",
         ),
-        "steps": number("How much there is to do."),
-        "duration": duration("The same, as the time that it takes at a speed of 1."),
+        "steps": field(ABOVE_0, Fields.number, "How much there is to do.").checked(_above_0),
+        "duration": duration("The same, as the time that it takes at a speed of 1.").checked(
+            _above_0
+        ),
         "epochs": whole("The same, where `profiles` is a folder of measurements.", 1),
         "batch": whole("Of an epoch; default: the best, chosen again and again.", 1),
-        "weight": number("Its part beside that of others, by max-min; default: 1.", default=1.0),
+        "weight": field(
+            ABOVE_0,
+            Fields.number,
+            "Its part beside that of others, by max-min; default: 1.",
+            default=1.0,
+        ).checked(_above_0),
         "startup": duration("Lost whenever it gets other GPUs.", default=0),
         "user": label(default=""),
         "queue": label(default=""),
     },
     one_of=("steps", "duration", "epochs"),
+    rules={
+        "not": {"required": ["kind", "speeds"]},
+        "dependentRequired": {"epochs": ["kind"], "batch": ["epochs"]},
+    },
 )
 
 
@@ -100,12 +126,10 @@ def _work(entry: Given, *, profiles: bool) -> TrainingWork:
         raise entry.error("kind", "names a row of `profiles`: give that file to the workload")
     if entry.kind and entry.speeds:
         raise entry.error("speeds", "are those of `kind` in `profiles`: give one of the two")
-    if (entry.epochs or entry.batch) and not entry.kind:
-        raise entry.error("kind", "must be given with `epochs` and `batch`: what is trained")
-    if not entry.weight:
-        raise entry.error("weight", "must be above 0")
-    if entry.steps == 0 or entry.duration == 0:
-        raise entry.error("", "has nothing to do: `steps` or `duration` must be above 0")
+    if entry.epochs and not entry.kind:
+        raise entry.error("kind", "must be given with `epochs`: what is trained")
+    if entry.batch and not entry.epochs:
+        raise entry.error("batch", "is of `epochs`, which are not given")
     speeds: dict[str, Any] = {}
     for model, by_gpus in (entry.speeds or {}).items():
         speeds[model] = {number or entry.gpus: speed for number, speed in by_gpus.items()}

@@ -269,7 +269,7 @@ def _changes(tasks: Sequence[Task]) -> Iterator[Change]:
 
 
 def _too_wide(group: TaskGroup, capacity: Mapping[str, int]) -> str:
-    """Return why a job can never run; nothing if it can."""
+    """Return the reason for which a job never runs; empty if it can."""
     job = group.job
     able = {model: most for model, most in capacity.items() if job.runs_on(model)}
     if not able:
