@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from dralab.kernel.clock import SECOND
 from dralab.simulation.engines.fast.goodput import Floats, Whole
-from dralab.simulation.engines.fast.rounds import Grant, JobProgress
+from dralab.simulation.engines.fast.rounds import Grant, RoundPolicy
 from dralab.simulation.engines.fast.training import Training, TrainingRun, Trainings, runs_of
 
 Flags = npt.NDArray[np.bool_]
@@ -50,8 +50,8 @@ class Population(NamedTuple):
     best: Flags
 
 
-class GeneticShares:
-    """A `RoundPolicy` for so many nodes with so many GPUs of one type."""
+class GeneticShares(RoundPolicy[Training]):
+    """Divides the GPUs of so many nodes, with so many each, of one type."""
 
     def __init__(self, nodes: int, gpus: int, chance: np.random.RandomState) -> None:
         self.nodes = nodes
@@ -59,12 +59,6 @@ class GeneticShares:
         self.chance = chance
         self._states: Whole = np.zeros((0, 0, nodes), dtype=np.int64)
         self._jobs: list[TrainingRun] = []
-
-    def arrived(self, job: JobProgress[Training]) -> None:
-        """Do nothing: who arrived is known of the run."""
-
-    def ran(self, grant: Grant[Training], time: int) -> None:
-        """Do nothing: progress is the training's."""
 
     def grants(self, run: Trainings) -> list[Grant[Training]]:
         """Return the GPUs of each training in the round that begins."""
