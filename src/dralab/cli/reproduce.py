@@ -50,7 +50,8 @@ def reproduce(
     """Run a published experiment again and compare its numbers with ours.
 
     Without NAME, list the experiments, the files they need and how long they take. The files are
-    yours: a missing one is named with the address where you get it.
+    yours: a missing one is named with the address where you get it. Lucid is not among them: the
+    trace that its simulator reads (cluster_full_log.csv of Venus) is not in its repository.
 
     Exit code 0: all numbers agree; 1: some differ; 2: a file is missing.
     """
