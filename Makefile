@@ -21,7 +21,7 @@ help: ## show the targets
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --editable '.[etcd,grpc,optimal,parquet,picture,training,zeromq]' --group dev
+	@$(BIN)/python -m pip install --quiet --editable '.[etcd,grpc,optimal,parquet,picture,simkube,training,zeromq]' --group dev
 	@touch $(READY)
 
 $(DEMO)/.ready: pyproject.toml

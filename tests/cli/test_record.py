@@ -70,6 +70,8 @@ def test_a_replay_as_data_and_as_pages(week, tmp_path):
         "recorded", "recorded-replayed.html", "replayed", "replayed-what-if.html", "what-if",
     ]  # fmt: skip
     assert run("simulate", "compare", out / "recorded", out / "replayed").exit_code == 0
+    title = "week, replayed · dralab-fast · seed 0 → week, what-if · packing · seed 0"
+    assert title in (out / "replayed-what-if.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def replay(
     with bad_input():
         history = history_of(file)
         same, own = _own(file, seed)
-    runs = {fidelity.RECORDED: fidelity.result_of(history), "replayed": _run(same, "replay")}
+    runs = {fidelity.RECORDED: fidelity.result_of(history), "replayed": _run(same, "replayed")}
     found = fidelity.fidelity(history, runs["replayed"])
     if changed:
         with bad_input(), refusing(UnknownName, kind=click.UsageError):
@@ -80,7 +80,7 @@ def replay(
             )
             added = [counted(each) for each in add]
             other = replace(other, fleet=fidelity.with_nodes(other.fleet, added))
-        runs["what-if"] = _run(other, "what if")
+        runs["what-if"] = _run(other, "what-if")
     if write is not None:
         _write(runs, write)
     if output == "json":
@@ -108,7 +108,7 @@ def _run(scenario: Any, title: str) -> "Result":
     from dralab.simulation import dispatch
 
     with bad_input():
-        work = dispatch.begin(scenario)
+        work = dispatch.begin(replace(scenario, name=f"{scenario.name}, {title}"))
     return dispatch.measured(scenario, watched(title, work))
 
 
