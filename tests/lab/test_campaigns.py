@@ -198,3 +198,8 @@ def test_means_are_drawn_with_their_intervals_and_units(grid, tmp_path):
     assert {text.get_text() for text in axis.get_legend().get_texts()} == {"firstfit", "fgd"}
     assert all(each.errorbar is not None for each in axis.containers if hasattr(each, "errorbar"))
     assert (tmp_path / "waits.svg").read_text().startswith("<?xml")
+
+
+def test_one_scheduler_and_one_seed_may_come_alone():
+    found = dralab.campaign(SCENARIO, "firstfit", seeds=3, workers=1)
+    assert list(found.runs["seed"]) == [3]

@@ -53,7 +53,7 @@ def test_a_workload_alone_needs_a_fleet(tmp_path):
 
 
 def test_a_fleet_beside_a_scenario_is_refused():
-    with pytest.raises(ValueError, match="fleet: the scenario has its own"):
+    with pytest.raises(ValueError, match="fleet: is for a workload alone: a DataFrame"):
         dralab.simulate(SCENARIO, fleet={"hosts": 4})
 
 
@@ -68,6 +68,45 @@ def test_rows_of_a_data_frame_are_pods():
 
     run = dralab.simulate(Frame(), fleet=SCENARIO["fleet"])
     assert run.summary["ended"] == 2
+
+
+def test_a_snapshot_is_simulated_as_what_waits_in_it(tmp_path):
+    from builders import pod, worker
+    from dralab.api.snapshots.files import written
+
+    path = tmp_path / "monday.snapshot"
+    path.write_bytes(
+        written([{"apiVersion": "v1", **worker("n")}, {"apiVersion": "v1", **pod("p")}])
+    )
+    (task,) = dralab.simulate(path).tasks
+    assert (task["id"], task["bound"], task["places"]) == ("p", 0.0, "n")
+
+
+def test_a_scenario_that_was_loaded_runs_as_it_is(tmp_path):
+    from dralab.lab.runs import load
+
+    assert dralab.simulate(load(SCENARIO)).summary["ended"] == 6
+    with pytest.raises(ValueError, match="a Scenario is whole"):
+        dralab.simulate(load(SCENARIO), seed=1)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"scenario": 7}, "scenario: 7 is not a file, a mapping, or a DataFrame"),
+        ({"seed": "1"}, "seed: '1' is not a whole number"),
+        ({"scheduler": 3}, "scheduler: 3 is not a name or a class"),
+    ],
+)
+def test_what_is_of_the_wrong_type_is_named(given, problem):
+    with pytest.raises(TypeError, match=problem):
+        dralab.simulate(**({"scenario": SCENARIO} | given))
+
+
+def test_a_missing_amount_is_told_as_missing():
+    nodes = {"fleet": {"nodes": [{"name": "n"}]}}
+    with pytest.raises(dralab.InputError, match="cpu: must be given as a quantity"):
+        dralab.simulate(SCENARIO | nodes)
 
 
 def test_a_mistake_in_a_mapping_names_its_field():

@@ -64,3 +64,23 @@ def test_pods_are_created_read_and_deleted(cluster):
         cluster.create(pod("p"))
     cluster.delete("default", "p")
     assert cluster.pods("default") == {}
+
+
+def test_a_cluster_shows_what_it_is_and_is_of_a_release():
+    found = dralab.SimulatedCluster(nodes=2, version="1.33")
+    assert repr(found) == "<SimulatedCluster of 2 nodes, 0 pods>"
+    assert found.server.resources.kinds.get("resource.k8s.io", "v1", "resourceclaims") is None
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (lambda: dralab.SimulatedCluster(nodes=-1), "nodes: -1 is not a number of nodes"),
+        (lambda: dralab.SimulatedCluster().wait("1h"), "'1h' is not a number of seconds"),
+        (lambda: dralab.SimulatedCluster().wait(-1), "-1 is not a number of seconds"),
+        (lambda: dralab.SimulatedCluster().delete("p"), "name the pods after their namespace, 'p'"),
+    ],
+)
+def test_calls_without_a_meaning_are_refused(call, problem):
+    with pytest.raises(ValueError, match=problem):
+        call()

@@ -184,3 +184,50 @@ def test_what_may_not_be_listed_is_told():
     assert dralab.open(cluster).not_judged == []
     cluster.client = Forbidding(cluster.client)
     assert dralab.open(cluster).not_judged == ["volumes"]
+
+
+def test_an_object_alone_is_one_and_no_fleet():
+    lab = dralab.open(objects())
+    more = claim("more", request("r", "gpu"))
+    found = {each.name: each.why for each in lab.allocate(more)}
+    assert found["claim default/more"]
+    assert "claim default/more" not in {each.name for each in lab.allocate()}
+
+
+def test_a_pod_that_runs_without_devices_has_its_node():
+    runs = pod("plain") | {"status": {"phase": "Running"}}
+    runs["metadata"]["uid"], runs["spec"]["nodeName"] = "u", "n1"
+    found = dralab.open([*objects(), runs]).explain("plain")
+    assert (found.fits, found.node) == (True, "n1")
+    assert str(found) == "pod default/plain runs on n1, without devices"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"add_nodes": -1}, "add_nodes: n1: -1 is not a number of nodes"),
+        ({"add_nodes": {"h100": "2"}}, "add_nodes: h100: '2' is not a number of nodes"),
+    ],
+)
+def test_a_number_of_nodes_is_checked(change, problem):
+    with pytest.raises(dralab.BadInput, match=problem):
+        dralab.open(objects()).what_if(**change)
+
+
+@pytest.mark.parametrize("count", [0, "8"])
+def test_a_fleet_of_no_number_is_refused(count):
+    with pytest.raises(dralab.BadInput, match=f"h100: {count!r} is not a number of nodes"):
+        dralab.open({"h100": count})
+
+
+def test_one_name_may_stand_for_several():
+    assert dralab.open(objects()).what_if(remove="n1").data["nodes"]["after"] == 0
+
+
+def test_a_name_that_is_no_text_and_a_file_without_objects_are_named(tmp_path):
+    with pytest.raises(TypeError, match="name: 7 is not a text"):
+        dralab.open(objects()).explain(7)
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("---\n")
+    with pytest.raises(dralab.BadInput, match=f"{empty}: holds no object"):
+        dralab.open(empty)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from dralab.api.kinds import Kinds
-from dralab.api.releases import MIXED
+from dralab.api.releases import MIXED, parse
 from dralab.api.resource.features import Features, of_simulations, off_in
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
@@ -37,7 +37,7 @@ class SimulatedCluster:
 
     Same seed, same calls, same objects, to the byte. `events` may be the heap of a larger
     simulation; `without` leaves out parts as `dralab up --without` does, `profiles` are those of
-    `dralab up --api`, `features` the gates that are on, `release` that of Kubernetes.
+    `dralab up --api`, `features` the gates that are on, `version` the release of Kubernetes.
     `brief`: of pods that fit nowhere one sentence is written, which is cheap.
     """
 
@@ -50,12 +50,13 @@ class SimulatedCluster:
         events: Events | None = None,
         profiles: Sequence[str] = (),
         features: Features | None = None,
-        release: str = MIXED,
+        version: str = MIXED,
         brief: bool = False,
     ) -> None:
         self.engine = SimulatedEngine(events)
         if events is None:
             self.engine.clock.advance_to(from_rfc3339(beginning))
+        release = parse(version) if version else MIXED
         randomness = Randomness(seed)
         on = of_simulations(release) if features is None else features
         self.server = ApiServer(
@@ -87,6 +88,8 @@ class SimulatedCluster:
 
     def wait(self, seconds: float) -> None:
         """Let that much simulated time pass, with all that happens in it."""
+        if not isinstance(seconds, (int, float)) or seconds < 0:
+            raise ValueError(f"{seconds!r} is not a number of seconds: give 0 or more")
         self.engine.run(self.now + int(seconds * SECOND))
         self.server.tick()
 

@@ -29,6 +29,7 @@ from dralab.objects import event_texts
 from dralab.objects.claims import allocation_of, results_of
 from dralab.objects.conditions import condition_of
 from dralab.objects.metadata import NamespacedName, key_of, metadata_of, spec_of, uid_of
+from dralab.objects.pods import is_finished
 from dralab.objects.requests import amount_of
 from dralab.objects.taints import OF_AUTOSCALER, taints_of
 from dralab.objects.volumes import claims_of as volume_claims_of
@@ -51,12 +52,17 @@ class NoResult(Exception):  # noqa: N818 - it says what happened
 def already_allocated(cluster: Snapshot, name: str) -> dict[str, Any] | None:
     """Return the devices of a pod that runs, or of an allocated claim; None for all others."""
     namespace, slash, short = name.rpartition("/")
-    for pod, user in cluster.users():
-        runs = spec_of(pod).get("nodeName") and uid_of(pod) and not user.claims
-        if runs and user.name == short and (not slash or user.namespace == namespace):
-            held = [line for claim in user.allocated for line in _devices_of(claim)]
-            text = "\n".join([f"{user.title} runs on {spec_of(pod)['nodeName']}:", *held])
-            return {"object": user.title, "fits": True, "why": held, "text": text}
+    users = {uid_of(pod): user for pod, user in cluster.users()}
+    for pod in cluster.by_kind.get("Pod", ()):
+        where, known = metadata_of(pod).get("namespace") or "default", metadata_of(pod)["name"]
+        if known != short or (slash and where != namespace) or is_finished(pod):
+            continue
+        user, on = users.get(uid_of(pod)), spec_of(pod).get("nodeName")
+        if on and uid_of(pod) and not (user and user.claims):
+            held = [line for claim in user.allocated for line in _devices_of(claim)] if user else []
+            title = f"pod {where}/{known}"
+            text = "\n".join([f"{title} runs on {on}{':' if held else ', without devices'}", *held])
+            return {"object": title, "fits": True, "node": on, "why": held, "text": text}
     for (where, known), claim in cluster.claims.items():
         if allocation_of(claim) and known == short and (not slash or where == namespace):
             why = _devices_of(claim)

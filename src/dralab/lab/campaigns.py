@@ -24,9 +24,9 @@ Progress = Callable[[int, int, int], None]
 
 def campaign(
     scenarios: Scenarios | Iterable[Scenarios],
-    schedulers: Iterable[str | type],
+    schedulers: str | type | Iterable[str | type],
     *,
-    seeds: Iterable[int] = range(10),
+    seeds: int | Iterable[int] = range(10),
     folder: str | PathLike[str] | None = None,
     engine: str = "processes",
     workers: int | None = None,
@@ -44,6 +44,10 @@ def campaign(
     InputError: runs failed, or a scenario is wrong. MissingExtraError.
     """
     found = [scenarios] if isinstance(scenarios, (str, PathLike, Mapping)) else list(scenarios)
+    if isinstance(seeds, int):
+        seeds = [seeds]
+    if isinstance(schedulers, (str, type)):
+        schedulers = [schedulers]
     names, numbers = list(dict.fromkeys(schedulers)), list(dict.fromkeys(seeds))
     if not (found and names and numbers):
         raise ValueError("a campaign needs at least one scenario, one scheduler and one seed")

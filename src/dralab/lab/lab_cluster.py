@@ -34,7 +34,8 @@ class LabCluster(SimulatedCluster):
 
     `nodes` is how many (`node-1` …), their names, or `NodeSpec`s. `drivers` are names of the fake
     drivers, or what makes a driver for a node's name. All else is as for the cluster without nodes
-    (`dralab.components.simulated`): `seed`, `beginning`, `without`, `profiles`, `features`.
+    (`dralab.components.simulated`): `seed`, `beginning`, `without`, `profiles`, `features`, and the
+    `version` of Kubernetes, such as "1.34".
     """
 
     def __init__(
@@ -45,6 +46,8 @@ class LabCluster(SimulatedCluster):
         extended: str = "",
         **options: Any,
     ) -> None:
+        if isinstance(nodes, int) and nodes < 0:
+            raise ValueError(f"nodes: {nodes} is not a number of nodes")
         super().__init__(**options)
         self.kubelets = Kubelets(self.manager, SimulatedRuntime(self.engine))
         self.publisher = SlicePublisher(self.manager, mend_after=0)
@@ -85,6 +88,8 @@ class LabCluster(SimulatedCluster):
 
     def delete(self, namespace: str, *pods: str, wait: float = 60) -> None:
         """Delete pods, and let `wait` seconds pass, in which they end. ApiError."""
+        if not pods:
+            raise ValueError(f"delete: name the pods after their namespace, {namespace!r}")
         for pod in pods:
             self.client.delete(PODS, pod, namespace)
         self.wait(wait)
@@ -102,6 +107,9 @@ class LabCluster(SimulatedCluster):
             field_manager="dralab",
             force=True,
         )
+
+    def __repr__(self) -> str:
+        return f"<SimulatedCluster of {len(self.nodes())} nodes, {len(self.pods())} pods>"
 
     def pods(self, namespace: str = "") -> dict[str, JsonDict]:
         """Return the pods by name; without a namespace all, as NAMESPACE/NAME."""

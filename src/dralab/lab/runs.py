@@ -4,9 +4,10 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
-from types import FrameType
+from types import FrameType, NoneType
 from typing import Any, Final
 
 from dralab.kernel.clock import SECOND
@@ -28,7 +29,7 @@ Progress = Callable[[float, int, int], None]
 
 
 def simulate(
-    scenario: str | PathLike[str] | Mapping[str, Any],
+    scenario: str | PathLike[str] | Mapping[str, Any] | Scenario,
     *,
     scheduler: str | type | None = None,
     seed: int | None = None,
@@ -40,9 +41,10 @@ def simulate(
     """Run a scenario to its end and return the result.
 
     `scenario` is a file, the mapping of one (paths in it count from the current directory), a
-    recording of `dralab record`, or a workload alone: a log in the Standard Workload Format
-    (`.swf`), Batsim's jobs (`.json`), the pods of openb or another public trace (`.csv`), or a
-    pandas.DataFrame with a pod a row, columns named as the fields of `workload.pods`. A workload
+    recording of `dralab record`, a snapshot (what waits in it is placed), or a workload alone: a
+    log in the Standard Workload Format (`.swf`), Batsim's jobs (`.json`), the pods of openb or
+    another public trace (`.csv`), or a pandas.DataFrame with a pod a row, columns named as the
+    fields of `workload.pods`. A workload
     alone needs a `fleet`, the field of that name of a scenario: `{"hosts": 128}`. `scheduler` (a
     name, `file.py:Class`, or a class of a `Policy`), `seed` and `version` (the release of
     Kubernetes, such as "1.34") replace what the scenario says. A
@@ -96,7 +98,7 @@ def _asked_to_stop() -> Iterator[Callable[[], bool]]:
 
 
 def load(
-    scenario: str | PathLike[str] | Mapping[str, Any],
+    scenario: str | PathLike[str] | Mapping[str, Any] | Scenario,
     *,
     scheduler: str | type | None = None,
     seed: int | None = None,
@@ -105,6 +107,11 @@ def load(
     version: str | None = None,
 ) -> Scenario:
     """Return the scenario of `simulate`."""
+    _check(scenario, scheduler, seed)
+    if isinstance(scenario, Scenario):
+        if any(each is not None for each in (scheduler, seed, fleet, engine, version)):
+            raise ValueError("a Scenario is whole: give these to what it was loaded from")
+        return scenario
     here = Path("scenario")
     how: dict[str, Any] = {
         "seed": seed, "scheduler": scheduler, "engine": engine, "version": version,
@@ -115,7 +122,8 @@ def load(
         not isinstance(scenario, Mapping) and Path(scenario).suffix in READERS
     )
     if fleet is not None and not is_alone:
-        raise ValueError("fleet: the scenario has its own; only a workload alone takes another")
+        known = ", ".join(READERS)
+        raise ValueError(f"fleet: is for a workload alone: a DataFrame, or a file of {known}")
     if isinstance(scenario, Mapping):
         return scenarios.load(here, content=dict(scenario), **how)
     if hasattr(scenario, "to_dict"):
@@ -133,6 +141,17 @@ def load(
         reader = "trace"
     content: dict[str, Any] = {"name": path.stem, "fleet": fleet, "workload": {reader: path.name}}
     return scenarios.load(path.resolve(), content=content, **how)
+
+
+def _check(scenario: object, scheduler: object, seed: object) -> None:
+    """Raise TypeError for what no scenario can be made of."""
+    if not isinstance(scheduler, (str, type, NoneType)):
+        raise TypeError(f"scheduler: {scheduler!r} is not a name or a class: give the class itself")
+    if not isinstance(seed, (Integral, NoneType)):
+        raise TypeError(f"seed: {seed!r} is not a whole number")
+    is_frame = hasattr(scenario, "to_dict")
+    if not (is_frame or isinstance(scenario, (str, PathLike, Mapping, Scenario))):
+        raise TypeError(f"scenario: {scenario!r} is not a file, a mapping, or a DataFrame of pods")
 
 
 class Run:

@@ -61,7 +61,7 @@ class WithClient(Protocol):
         ...
 
 
-Source = str | PathLike[str] | WithClient | Iterable[JsonDict] | Mapping[str, int]
+Source = str | PathLike[str] | WithClient | Iterable[JsonDict] | Mapping[str, int] | JsonDict
 
 
 class BadInput(ValueError):  # noqa: N818 - it says what it is about
@@ -86,9 +86,10 @@ def open(*sources: Source) -> "Lab":  # noqa: A001 - dralab.open, as gzip.open
     """Return a cluster as it is now, to ask about.
 
     A source is a manifest, a directory or archive of manifests, a snapshot, a kubeconfig, a running
-    `Cluster` or `SimulatedCluster`, objects as mappings, or a fleet to generate, such as
-    `{"h100": 8}` (shapes of `dralab generate`). Files after a cluster count as applied to it.
-    Nothing is ever written to a cluster. BadInput: what is wrong with the input. UnknownObject.
+    `Cluster` or `SimulatedCluster`, an object or a list of them as mappings, or a fleet to
+    generate, such as `{"h100": 8}` (shapes of `dralab generate`). Files after a cluster count as
+    applied to it. Nothing is ever written to a cluster. BadInput: what is wrong with the input.
+    UnknownObject.
     """
     objects: list[JsonDict] = []
     not_judged: list[str] = []
@@ -111,16 +112,18 @@ def _objects_of(source: Source, not_judged: list[str]) -> list[JsonDict]:
     if client is not None:
         return _of_cluster(client, not_judged)
     if isinstance(source, Mapping):
-        return _generated(source)
+        return [dict(source)] if "kind" in source else _generated(source)
     if isinstance(source, Iterable):
         return list(source)
-    raise TypeError(f"{source!r} is no path, cluster, fleet or list of objects")
+    raise TypeError(f"{source!r} is not a path, a cluster, a fleet, an object or a list of objects")
 
 
 def _generated(counts: Mapping[str, int]) -> list[JsonDict]:
     """Return the nodes of shapes, with their devices. UnknownObject."""
     found: list[JsonDict] = []
     for shape, count in counts.items():
+        if not isinstance(count, int) or count < 1:
+            raise BadInput([f"{shape}: {count!r} is not a number of nodes: give 1 or more"])
         try:
             sample = shapes.sample(shape, nodes=count)
         except shapes.UnknownShape:
@@ -161,6 +164,8 @@ def _of_files(files: Sequence[str]) -> list[JsonDict]:
     found = checked_manifests(files, WallClock())
     if found.problems:
         raise BadInput([str(each) for each in found.problems])
+    if not found.objects:
+        raise BadInput([f"{file}: holds no object" for file in files])
     return [each.object for each in found.objects]
 
 
@@ -192,6 +197,8 @@ class Lab:
         `name` is `NAMESPACE/NAME`, or the name alone where only one has it. What waits before it
         gets its devices first, as for `dralab explain`. UnknownObject.
         """
+        if not isinstance(name, str):
+            raise TypeError(f"name: {name!r} is not a text: give NAMESPACE/NAME")
         cluster = Snapshot(self.objects)
         if node and node not in cluster.nodes:
             raise UnknownObject(f"no node {node!r}; known nodes: {', '.join(cluster.nodes)}")
@@ -254,9 +261,9 @@ class Lab:
         self,
         *,
         add_nodes: int | Mapping[str, int] = 0,
-        remove: Iterable[str] = (),
-        cordon: Iterable[str] = (),
-        uncordon: Iterable[str] = (),
+        remove: str | Iterable[str] = (),
+        cordon: str | Iterable[str] = (),
+        uncordon: str | Iterable[str] = (),
         patch: Source | None = None,
     ) -> WhatIfAnswer:
         """Return what becomes of the pods after a change. UnknownObject, BadInput.
@@ -264,11 +271,15 @@ class Lab:
         `add_nodes` maps shapes (of `dralab generate`) or nodes to copy to how many; a number alone
         copies the first node that has devices. `patch` is merged into the objects of its names.
         """
+        added = self._added(add_nodes)
+        for like, count in added.items():
+            if not isinstance(count, int) or count < 1:
+                raise BadInput([f"add_nodes: {like}: {count!r} is not a number of nodes, from 1"])
         changes: list[SupposedChange] = [
-            *(AddNodes(like, count) for like, count in self._added(add_nodes).items()),
-            *map(RemoveNode, remove),
-            *map(Cordon, cordon),
-            *map(Uncordon, uncordon),
+            *(AddNodes(like, count) for like, count in added.items()),
+            *map(RemoveNode, _each(remove)),
+            *map(Cordon, _each(cordon)),
+            *map(Uncordon, _each(uncordon)),
         ]
         other = None
         if patch is not None:
@@ -339,6 +350,11 @@ class Lab:
         cluster = self._cluster
         waiting = len(cluster.pending(every=True))
         return f"<Lab of {len(cluster.nodes)} nodes, {waiting} pods and claims wait>"
+
+
+def _each(names: str | Iterable[str]) -> Iterable[str]:
+    """Return several names; one may come alone."""
+    return [names] if isinstance(names, str) else names
 
 
 def _named(pending: Sequence[Pending], name: str) -> list[Pending]:

@@ -130,7 +130,8 @@ class Fields:
         try:
             number = parse_any(value)
         except QuantityError:
-            raise self.error(key, f"{value!r} is not a quantity: write 4, 500m or 16Gi") from None
+            odd = f"{value!r} is not" if self.has(key) else "must be given as"
+            raise self.error(key, f"{odd} a quantity: write 4, 500m or 16Gi") from None
         if number < 0:
             raise self.error(key, "must not be negative")
         return -int(-number * scale // 1)

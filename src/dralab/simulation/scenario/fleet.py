@@ -1,5 +1,7 @@
 """`fleet:` of a scenario: its nodes, in any supported format."""
 
+import gzip
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,7 +9,7 @@ from typing import Any, Final
 
 from dralab.api.manifests import load as load_manifests
 from dralab.api.snapshots.errors import SnapshotError
-from dralab.api.snapshots.files import read_file
+from dralab.api.snapshots.files import MARK, is_snapshot, read_file
 from dralab.drivers.catalog import DRIVERS
 from dralab.fleet import shapes
 from dralab.kernel.clock import SECOND
@@ -279,6 +281,17 @@ def from_manifests(path: Path, problems: InputProblems) -> ScenarioFleet:
     return ScenarioFleet(
         nodes=tuple(nodes.values()), objects=tuple(m.object for m in loaded.objects)
     )
+
+
+def is_snapshot_file(path: Path) -> bool:
+    """Return whether a file is a snapshot; what cannot be read is none."""
+    try:
+        if not path.is_file():
+            return False  # a pipe would wait for whoever writes it
+        with gzip.open(path) as file:
+            return is_snapshot(file.read(len(MARK)))
+    except (EOFError, OSError, zlib.error):
+        return False
 
 
 def _from_snapshot(path: Path, problems: InputProblems) -> ScenarioFleet:

@@ -294,14 +294,13 @@ def load(
 ) -> Scenario:
     """Return the scenario of a file; `seed`, `scheduler` and `version` replace what it says.
 
-    `content` stands for that of the file, which need not be there then; a recording is fleet and
-    workload. A `policy` schedules in
+    `content` stands for that of the file, which need not be there then; a recording, or a
+    snapshot, is fleet and workload. A `policy` schedules in
     place of any scheduler; it is named in `scheduler`, and `engine` runs it.
     """
     problems = InputProblems() if problems is None else problems
-    if content is None and recorded.is_recording(path):
-        parts = {key: {"recording": path.name} for key in ("fleet", "workload")}
-        content = {**parts, "scheduler": FAST}
+    if content is None:
+        content = _of_cluster(path)
     fields = load_fields(path) if content is None else Fields(FieldSource(path), "", content)
     if version is not None:
         fields.value["version"] = version
@@ -368,6 +367,16 @@ def load(
         version=given.version,
         round=given.round,
     )
+
+
+def _of_cluster(path: Path) -> Mapping[str, object] | None:
+    """Return the scenario of a recording, or of a snapshot; None for other files."""
+    if recorded.is_recording(path):
+        parts = {key: {"recording": path.name} for key in ("fleet", "workload")}
+        return {**parts, "scheduler": FAST}
+    if fleet.is_snapshot_file(path):
+        return {"fleet": {"snapshot": path.name}, "workload": {"pods": []}, "scheduler": OWN}
+    return None
 
 
 def _fleet(given: Given, scheduler: str, problems: InputProblems) -> ScenarioFleet:

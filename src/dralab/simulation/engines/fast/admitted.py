@@ -100,7 +100,7 @@ class AdmittedObjects:
         self.gpus = gpus
         self.pods = scenario.pods()
         self.cluster = SimulatedCluster(
-            seed=scenario.seed, release=scenario.version, without=(SCHEDULER, CONTROLLERS)
+            seed=scenario.seed, version=scenario.version, without=(SCHEDULER, CONTROLLERS)
         )
         self.release = scenario.version
         self.created = CreatedObjects(self.cluster, counted=scenario.fleet.counted)
