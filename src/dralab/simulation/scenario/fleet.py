@@ -11,6 +11,7 @@ from dralab.api.manifests import load as load_manifests
 from dralab.api.snapshots.errors import SnapshotError
 from dralab.api.snapshots.files import MARK, is_snapshot, read_file
 from dralab.drivers.catalog import DRIVERS
+from dralab.files.reading import open_file
 from dralab.fleet import shapes
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import metadata_of, spec_of, status_of
@@ -286,9 +287,7 @@ def from_manifests(path: Path, problems: InputProblems) -> ScenarioFleet:
 def is_snapshot_file(path: Path) -> bool:
     """Return whether a file is a snapshot; what cannot be read is none."""
     try:
-        if not path.is_file():
-            return False  # a pipe would wait for whoever writes it
-        with gzip.open(path) as file:
+        with open_file(path) as packed, gzip.open(packed) as file:
             return is_snapshot(file.read(len(MARK)))
     except (EOFError, OSError, zlib.error):
         return False
