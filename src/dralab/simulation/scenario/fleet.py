@@ -287,7 +287,7 @@ def from_manifests(path: Path, problems: InputProblems) -> ScenarioFleet:
 def is_snapshot_file(path: Path) -> bool:
     """Return whether a file is a snapshot; what cannot be read is none."""
     try:
-        with open_file(path) as packed, gzip.open(packed) as file:
+        with open_file(path) as packed, gzip.GzipFile(fileobj=packed) as file:
             return is_snapshot(file.read(len(MARK)))
     except (EOFError, OSError, zlib.error):
         return False
