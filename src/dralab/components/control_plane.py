@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from dralab.api.resource.features import off_in
 from dralab.components import older_parts, roles
+from dralab.components.roles import RolesHost
 from dralab.kernel.clock import Clock
 from dralab.kernel.randomness import Randomness
 from dralab.runtime.client import Client
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network
 
     from dralab.api.kinds import Kinds
-    from dralab.apiserver.server import ApiServer
     from dralab.scheduler.scheduler import Scheduler
 
 SCHEDULER: Final = "scheduler"
@@ -56,21 +56,11 @@ STORED_ONLY: Final = frozenset(
 """Collections on whose objects a real cluster acts, and no part of dralab."""
 
 
-class ControlPlaneHost(Protocol):
+class ControlPlaneHost(RolesHost, Protocol):
     """What components need from a cluster."""
-
-    @property
-    def client(self) -> Client:
-        """A client of its server."""
-        ...
 
     def client_of(self, user: str) -> Client:
         """Return a client that may do what a user may."""
-        ...
-
-    @property
-    def server(self) -> "ApiServer":
-        """The server itself."""
         ...
 
     @property

@@ -11,6 +11,7 @@ from dralab.api.releases import MIXED, version_of
 from dralab.api.resource.features import DECLARED, DEFAULT_1_36, RESOURCE_HEALTH, Features
 from dralab.api.status import ApiError
 from dralab.components import older_parts, roles
+from dralab.components.roles import RolesHost
 from dralab.kernel.clock import Clock
 from dralab.kernel.extras import require
 from dralab.kernel.randomness import Randomness
@@ -28,7 +29,6 @@ from dralab.values.json_types import JsonDict
 from dralab.values.records import dataclass
 
 if TYPE_CHECKING:
-    from dralab.apiserver.server import ApiServer
     from dralab.drivers.driver import Driver
     from dralab.drivers.publishing import SlicePublisher
     from dralab.drivers.stand_in import StandIn
@@ -82,21 +82,11 @@ class NodeOptions:
         return bool(self.nodes or self.named or self.fleet or self.drivers)
 
 
-class NodesHost(Protocol):
+class NodesHost(RolesHost, Protocol):
     """What nodes need from a cluster."""
-
-    @property
-    def client(self) -> Client:
-        """A client of its server."""
-        ...
 
     def client_of(self, user: str) -> Client:
         """Return a client that may do what a user may."""
-        ...
-
-    @property
-    def server(self) -> "ApiServer":
-        """The server, for logs and commands in containers."""
         ...
 
     @property
