@@ -35,7 +35,7 @@ def node_class(registration="0s"):
     }  # fmt: skip
 
 
-def pool(name="default", *, after="30s", budget="100%", shape="", **spec):
+def pool(name="default", *, after="30s", budgets=({"nodes": "100%"},), shape="", **spec):
     """Return a NodePool; `shape` is its only machine type, `spec` has limits and a weight."""
     # Otherwise a replacement would have to be a spot machine.
     requirements = [only("karpenter.sh/capacity-type", "on-demand")]
@@ -47,7 +47,7 @@ def pool(name="default", *, after="30s", budget="100%", shape="", **spec):
         "spec": {
             "disruption": {
                 "consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": after,
-                "budgets": [{"nodes": budget}],
+                "budgets": list(budgets),
             },
             "template": {
                 "spec": {

@@ -4,6 +4,7 @@ The manifests are those of the issues that are named, written anew in short.
 """
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -25,8 +26,10 @@ from builders import (
 from crowded import GPU, flat, gpu_node, holder, waiter
 from dralab.capacity.autoscaling.cluster_autoscaler import best, expansions, unneeded
 from dralab.capacity.autoscaling.karpenter import disruptions, provision
+from dralab.capacity.autoscaling.node_pools import DisruptionBudget, NodePoolRules
 from dralab.capacity.autoscaling.pools import Expansion, NodePool, add_node, homeless
 from dralab.capacity.autoscaling.utilisation import utilisation
+from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.scheduling.model import ClusterModel
 
 NONE = ()
@@ -372,8 +375,9 @@ def test_partitions_join_the_node_that_still_has_room_for_them():
 
 def consolidated(objects, nodes, *pools, allowed=9, only_empty=False):
     found = disruptions(
-        ClusterModel(objects), nodes, {each: each.most for each in pools}, allowed=allowed,
-        only_empty=only_empty,
+        ClusterModel(objects), nodes, {each: each.most for each in pools},
+        allowed if callable(allowed) else lambda _reason, _group: allowed,
+        only_empty={""} if only_empty else (),
     )  # fmt: skip
     if found is None:
         return None
@@ -415,3 +419,54 @@ def test_a_pod_that_must_not_be_disrupted_keeps_its_node():
     held["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
     objects = flat(gpu_node("a", 4), gpu_node("b", 4), [held, wire], holder("i", "b", 0))
     assert consolidated(objects, {"a": FOUR, "b": FOUR}, FOUR) == (("b",), None)
+
+
+# --- NodePools ------------------------------------------------------------------------------------
+
+
+def test_limits_count_the_most_that_a_node_may_come_to_be():
+    """scheduler.go, subtractMax: of a limit of 6 CPUs, a node of 2 or 4 leaves 2."""
+    small, large = node_pool("small", cpu="2"), replace(node_pool("large", cpu="4"), price=1.5)
+    pods = [pod(f"p{n}", requests={"cpu": "1500m"}) for n in range(4)]
+    model = ClusterModel(pods)
+    found = provision(
+        model, {small: 9, large: 9}, homeless(model, model.waiting), {"": {"cpu": 6000}}
+    )
+    assert [(each.pool.name, len(each.pods)) for each in found] == [("large", 2), ("small", 1)]
+
+
+def test_an_empty_node_that_its_budget_keeps_does_not_go_for_another_reason():
+    objects = flat(*(gpu_node(name, 4) for name in "abc"), holder("p", "c", 1))
+    nodes = dict.fromkeys("abc", FOUR)
+    spared = consolidated(objects, nodes, FOUR, allowed=lambda reason, _: 2 * (reason != "Empty"))
+    assert spared == (("c",), None)
+    assert consolidated(objects, nodes, FOUR, allowed=lambda *_: 0) is None
+
+
+AT_NIGHT = DisruptionBudget(nodes="0", schedule="0 22 * * *", duration=8 * 3600 * SECOND)
+
+
+@pytest.mark.parametrize(
+    ("when", "allowed", "changes"),
+    [
+        ("2026-01-01T21:59:59Z", 3, "2026-01-01T22:00:00Z"),
+        ("2026-01-01T22:00:00Z", 0, "2026-01-02T06:00:00Z"),
+        ("2026-01-02T06:00:00Z", 0, "2026-01-02T06:00:00Z"),
+        ("2026-01-02T06:00:01Z", 3, "2026-01-02T22:00:00Z"),
+    ],
+)
+def test_a_budget_holds_for_its_duration_after_each_time_of_its_schedule(when, allowed, changes):
+    rules = NodePoolRules(budgets=(AT_NIGHT, DisruptionBudget(nodes="25%")))
+    now = from_rfc3339(when)
+    assert rules.allowed(11, now, "Empty") == allowed
+    assert rules.changes_at(now) // SECOND == from_rfc3339(changes) // SECOND
+    assert rules.changes_at(now) > now
+
+
+@pytest.mark.parametrize(
+    ("nodes", "reasons", "allowed"),
+    [("10%", (), 2), ("0", (), 0), ("100%", (), 11), ("3", (), 3), ("3", ("Empty",), 11)],
+)
+def test_a_part_of_the_nodes_is_rounded_up(nodes, reasons, allowed):
+    rules = NodePoolRules(budgets=(DisruptionBudget(nodes=nodes, reasons=reasons),))
+    assert rules.allowed(11, 0, "Underutilized") == allowed

@@ -27,7 +27,8 @@ def measured(scenario: Scenario, result: Result) -> Result:
         else ()
     )
     uses = map(str, unseeded(scenario.policy_class())) if scenario.is_own else ()
-    notes = [*result.notes, *uses, *left_out, *_never_started(result)]
+    ignored = getattr(scenario.autoscaler, "ignored", ())
+    notes = [*result.notes, *uses, *ignored, *left_out, *_never_started(result)]
     return replace(result, interval=scenario.measured, notes=notes)
 
 

@@ -3,10 +3,9 @@
 import pytest
 
 from dralab.scenarios.errors import InputError
-from dralab.simulation.dispatch import begin
+from dralab.simulation.dispatch import begin, measured
 from dralab.simulation.results import metrics
 from dralab.simulation.scenario import scenario as scenarios
-from dralab.simulation.scenario.pools import KarpenterRules
 from dralab.simulation.scenario.schedulers import FAST, OWN
 
 GPUS = "{name: gpu, cpu: 64, gpus: 4, model: H100, max: 3, price: 30, startup: 4m}"
@@ -34,7 +33,8 @@ def run(tmp_path, request):
         path.write_text(
             f"{fleet}pools: [{pools}]\nworkload: {work}\nscheduler: {request.param}\n{more}"
         )
-        found = begin(scenarios.load(path)).go()
+        scenario = scenarios.load(path)
+        found = measured(scenario, begin(scenario).go())
         return found, metrics.metrics_of(found)
 
     return run
@@ -246,6 +246,141 @@ def test_karpenter_may_be_told_to_give_up_empty_nodes_alone(run):
     assert found["evictions"] == 0
 
 
-@pytest.mark.parametrize(("budget", "allowed"), [("10%", 2), ("0", 0), ("100%", 11), ("3", 3)])
-def test_a_part_of_the_nodes_is_rounded_up(budget, allowed):
-    assert KarpenterRules(budget=budget).allowed(11) == allowed
+# --- NodePools of a user --------------------------------------------------------------------------
+
+NODE_POOL = """
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: NAME}
+spec:
+  template:
+    metadata: {labels: {team: ml}}
+    spec:
+      nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}
+      requirements: [REQUIREMENTS]
+      MORE
+  disruption: {DISRUPTION}
+  SPEC
+"""
+ON_DEMAND = "{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}"
+
+
+def node_pool(name="main", requirements=ON_DEMAND, more="", disruption="", spec=""):
+    filled = NODE_POOL.replace("NAME", name).replace("REQUIREMENTS", requirements)
+    return filled.replace("MORE", more).replace("DISRUPTION", disruption).replace("SPEC", spec)
+
+
+@pytest.fixture
+def run_with(run, tmp_path):
+    def run_with(node_pools, pods, *, pools=SHAPES, more=""):
+        (tmp_path / "nodepools.yaml").write_text("\n---\n".join(node_pools))
+        how = "autoscaler: {karpenter: {node_pools: nodepools.yaml}}"
+        return run(pools, pods, f"{how}\n{more}")
+
+    return run_with
+
+
+def test_a_node_pool_asks_only_for_instance_types_that_meet_its_requirements(run_with):
+    named = "{key: node.kubernetes.io/instance-type, operator: NotIn, values: [four]}"
+    pods = "{name: a, count: 3, cpu: 1, gpus: 1, duration: 1h}"
+    result, _ = run_with([node_pool(requirements=f"{ON_DEMAND}, {named}")], pods)
+    assert sorted(spans(result)) == ["main-one-0", "main-one-1", "main-one-2"]
+
+
+def test_the_heavier_node_pool_comes_first_until_its_limits_are_reached(run_with):
+    first = node_pool("first", spec="limits: {cpu: 32}\n  weight: 10")
+    pods = "{name: a, count: 6, cpu: 12, gpus: 1, duration: 1h}"
+    result, found = run_with([first, node_pool("second")], pods)
+    names = [name.rsplit("-", 1)[0] for name in spans(result)]
+    assert names.count("first-one") == 2
+    assert all(name.startswith("second") for name in names if name != "first-one")
+    assert found["succeeded"] == 6
+
+
+def test_taints_keep_pods_away_and_startup_taints_only_until_the_node_is_ready(run_with):
+    tainted = node_pool("a", more="taints: [{key: gpu, effect: NoSchedule}]")
+    starting = node_pool("b", more="startupTaints: [{key: starting, effect: NoSchedule}]")
+    shapes = SHAPES.replace("startup: 1m", "startup: 1m, devices: 30s")
+    pods = "{name: p, cpu: 1, duration: 1h}"
+    result, found = run_with([tainted, starting], pods, pools=shapes)
+    assert spans(result) == {"b-one-0": (1, 91, 3691, "")}
+    assert found["wait_max"] == 91
+
+
+def test_a_node_expires_and_its_pods_begin_again_on_another(run_with):
+    short = node_pool(more="expireAfter: 1h")
+    result, found = run_with(
+        [short], "{name: a, cpu: 1, gpus: 1, duration: 90m}", more="stop: {at: 3h}"
+    )
+    assert spans(result)["main-one-0"] == (1, 61, 3602, "expired")
+    assert found["evictions"] >= 1
+
+
+EIGHT = (
+    "{name: a, count: 4, cpu: 12, gpus: 1, duration: 1h}, {name: b, cpu: 1, at: 5h, duration: 1m}"
+)
+ONES = "{name: one, cpu: 16, gpus: 1, price: 3, startup: 1m}"
+
+
+def gone(result):
+    return sorted(node.gone // 10**9 for node in result.nodes if node.reason == "unneeded")
+
+
+def test_no_more_nodes_of_a_node_pool_go_at_a_time_than_its_budget_allows(run_with):
+    all_at_once, _ = run_with(
+        [node_pool(disruption='budgets: [{nodes: "100%"}]')], EIGHT, pools=ONES
+    )
+    one_by_one, _ = run_with([node_pool(disruption='budgets: [{nodes: "1"}]')], EIGHT, pools=ONES)
+    assert len(set(gone(all_at_once))) == 1
+    assert len(set(gone(one_by_one))) == len(gone(one_by_one)) == 4
+
+
+def test_a_budget_with_a_schedule_keeps_nodes_until_its_time_is_over(run_with):
+    # The run begins at midnight: none go in the first three hours.
+    night = 'budgets: [{nodes: "0", schedule: "@daily", duration: 3h}, {nodes: "100%"}]'
+    result, _ = run_with([node_pool(disruption=night)], EIGHT, pools=ONES)
+    assert set(gone(result)) == {10820}
+
+
+def test_consolidate_after_never_keeps_nodes(run_with):
+    result, _ = run_with([node_pool(disruption="consolidateAfter: Never")], EIGHT, pools=ONES)
+    assert gone(result) == []
+
+
+def test_what_of_a_node_pool_is_not_acted_on_is_noted(run_with):
+    graceful = node_pool(more="terminationGracePeriod: 30s")
+    kwok = (
+        "apiVersion: karpenter.kwok.sh/v1alpha1\nkind: KWOKNodeClass\nmetadata: {name: default}\n"
+    )
+    result, _ = run_with([graceful, kwok], "{name: p, cpu: 1, duration: 1m}")
+    assert (
+        "NodePool main: spec.template.spec.terminationGracePeriod is not acted on" in result.notes
+    )
+    assert any("KWOKNodeClass is not acted on" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (node_pool(disruption='budgets: [{nodes: "110%"}]'), "'110%' is not a number of nodes"),
+        (node_pool(disruption="budgets: [{schedule: '@daily'}]"), "must be set with duration"),
+        (node_pool(disruption="budgets: [{schedule: 'x', duration: 1h}]"), "'x' is not a schedule"),
+        (node_pool(disruption="budgets: [{reasons: [Old]}]"), "'Old' is not one of"),
+        (node_pool(disruption="consolidationPolicy: Balanced"), "'Balanced' is not one of"),
+        (node_pool(requirements="{key: a, operator: In}"), "values.*must be given"),
+        (node_pool(requirements="{key: a, operator: Gt, values: [x]}"), "needs one whole number"),
+        (node_pool(requirements="{key: zone, operator: Exists}"), "no pool meets the requirements"),
+        (node_pool(spec="limits: {cpu: many}"), "'many' is not a quantity"),
+        (node_pool(spec="size: 4"), "spec.size.*is unknown"),
+        ("apiVersion: v1\nkind: Pod\n", "has no NodePool"),
+    ],
+)
+def test_what_is_wrong_with_a_node_pool_is_said(tmp_path, text, problem):
+    path = tmp_path / "scenario.yaml"
+    (tmp_path / "np.yaml").write_text(text)
+    path.write_text(
+        f"pools: [{SHAPES}]\nworkload: {{pods: [{{name: p, cpu: 1}}]}}\nscheduler: dralab\n"
+        "autoscaler: {karpenter: {node_pools: np.yaml}}\n"
+    )
+    with pytest.raises(InputError, match=problem):
+        scenarios.load(path)

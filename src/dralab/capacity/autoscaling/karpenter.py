@@ -1,13 +1,15 @@
 """What Karpenter would do: the cheapest shapes for pods that wait, and nodes to give up or replace.
 
 Source: Karpenter 1.x of August 2026 (`provisioning/scheduling`, `disruption`). A pool here is an
-instance type with a price; those of one priority are the types of one NodePool.
+instance type with a price; those of one priority and group are the types of one NodePool.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from typing import Final
 
+from dralab.capacity.autoscaling.node_pools import EMPTY, UNDERUTILIZED
 from dralab.capacity.autoscaling.pools import (
     Expansion,
     NodePool,
@@ -30,6 +32,11 @@ MOST_TOGETHER: Final = 100
 # The cost of disrupting a node without pods.
 PER_NODE: Final = 1.0
 TRIED: Final = "karpenter-tries"
+# What is left of the limits of NodePools, by name and resource.
+Limits = Mapping[str, Mapping[str, int]]
+NO_LIMITS: Final[Limits] = {}
+# How many nodes of a NodePool may be disrupted now for a reason.
+Allowed = Callable[[str, str], int]
 
 
 @dataclass(slots=True)
@@ -42,9 +49,14 @@ class _NodeToAsk:
 
 
 def provision(
-    model: ClusterModel, pools: Mapping[NodePool, int], pods: Iterable[PodInfo]
+    model: ClusterModel,
+    pools: Mapping[NodePool, int],
+    pods: Iterable[PodInfo],
+    remaining: Limits = NO_LIMITS,
 ) -> list[Expansion]:
     """Return a node for each group of pods that wait; `pools` have room for so many nodes.
+
+    Of the limits of NodePools so much is `remaining`, by resource.
 
     The largest pod comes first. Of the nodes to ask for, it joins the one with the fewest pods for
     which some pool still has a shape that fits all of them; else it gets one of its own. Each node
@@ -52,16 +64,27 @@ def provision(
     """
     fits = _Fits(model)
     claims: list[_NodeToAsk] = []
+    left = {group: dict(amounts) for group, amounts in remaining.items()}
     for pod in sorted(pods, key=_size):
         shared = _shared_claims(pod)
         joined = next((each for each in claims if each.claims & shared), None)
         open_to = [joined] if joined else sorted(claims, key=lambda each: len(each.pods))
         if any(_joins(fits, each, pod, shared) for each in open_to) or joined:
             continue
-        for priority in sorted({each.priority for each in pools}, reverse=True):
-            options = [each for each in pools if each.priority == priority and fits(each, (pod,))]
+        for key in sorted({(each.priority, each.group) for each in pools}, reverse=True):
+            limits = left.get(key[1], {})
+            options = [
+                each
+                for each in pools
+                if (each.priority, each.group) == key
+                and all(each.amounts.get(name, 0) <= most for name, most in limits.items())
+                and fits(each, (pod,))
+            ]
             if options:
                 claims.append(_NodeToAsk([pod], options, set(shared)))
+                # It counts with the most that it may come to be.
+                for name in limits:
+                    limits[name] -= max(each.amounts.get(name, 0) for each in options)
                 break
     rooms = dict(pools)
     found = []
@@ -105,10 +128,10 @@ class _Fits:
         return known
 
 
-def _size(pod: PodInfo) -> tuple[int, int, int, str]:
-    """Return a key that sorts pods by CPU, then by memory, the largest first; then by age."""
+def _size(pod: PodInfo) -> tuple[int, int, int, NamespacedName]:
+    """Return a key that sorts pods by CPU, then by memory, the largest first; then by age, name."""
     cpu, memory = (pod.requests.get(name, 0) for name in ("cpu", "memory"))
-    return -cpu, -memory, pod.created, pod.uid
+    return -cpu, -memory, pod.created, pod.key
 
 
 def _shared_claims(pod: PodInfo) -> set[NamespacedName]:
@@ -131,30 +154,54 @@ def disruptions(
     model: ClusterModel,
     nodes: Mapping[str, NodePool],
     pools: Mapping[NodePool, int],
+    allowed: Allowed,
     *,
-    allowed: int,
-    only_empty: bool = False,
+    only_empty: Collection[str] = (),
+    remaining: Limits = NO_LIMITS,
 ) -> Disruption | None:
-    """Return the next nodes to disrupt, at most so many; None: there is nothing to gain.
+    """Return the next nodes to disrupt; None: there is nothing to gain, or nothing is `allowed`.
 
     Empty nodes go first, all together. Then as many of the others as can go for at most one cheaper
-    node, those first that save most for each pod; then the first single node. The model is left as
-    it was.
+    node, those first that save most for each pod; then the first single node. Of some NodePools
+    `only_empty` nodes go. The model is left as it was.
     """
     refused = MoveCosts(model).refused
     candidates = [name for name in nodes if _may_go(model, name, refused)]
     empty = [name for name in candidates if not users_of_node(model, name)]
-    if empty:
-        return Disruption(tuple(empty[:allowed])) if allowed else None
-    if only_empty or not allowed:
-        return None
-    ordered = sorted(candidates, key=lambda name: -nodes[name].price / _cost(model, name))
+    going = _as_allowed(empty, nodes, partial(allowed, EMPTY))
+    if going:
+        return Disruption(tuple(going))
+    # Empty nodes count with their own reason alone.
+    others = [
+        name for name in candidates if name not in empty and nodes[name].group not in only_empty
+    ]
+    ordered = sorted(others, key=lambda name: -nodes[name].price / _cost(model, name))
+    ordered = _as_allowed(ordered, nodes, partial(allowed, UNDERUTILIZED), at_once=False)
 
     def consolidated(names: Sequence[str]) -> Disruption | None:
-        return _consolidation(model, names, nodes, pools)
+        return _consolidation(model, names, nodes, pools, remaining)
 
-    several = _first_ones(ordered[: min(allowed, MOST_TOGETHER)], consolidated)
+    together = _as_allowed(ordered, nodes, partial(allowed, UNDERUTILIZED))
+    several = _first_ones(together[:MOST_TOGETHER], consolidated)
     return several or next(filter(None, (consolidated([name]) for name in ordered)), None)
+
+
+def _as_allowed(
+    names: Iterable[str],
+    nodes: Mapping[str, NodePool],
+    allowed: Callable[[str], int],
+    *,
+    at_once: bool = True,
+) -> list[str]:
+    """Return the first nodes of each NodePool that may go `at_once`, or each of which may go."""
+    left: dict[str, int] = {}
+    found = []
+    for name in names:
+        group = nodes[name].group
+        if left.setdefault(group, allowed(group)) > 0:
+            left[group] -= at_once
+            found.append(name)
+    return found
 
 
 def _may_go(model: ClusterModel, name: str, refused: Collection[str]) -> bool:
@@ -196,6 +243,7 @@ def _consolidation(
     names: Sequence[str],
     nodes: Mapping[str, NodePool],
     pools: Mapping[NodePool, int],
+    remaining: Limits,
 ) -> Disruption | None:
     """Return the disruption of all these nodes, for at most one node that is cheaper."""
     with model.tentatively():
@@ -205,10 +253,22 @@ def _consolidation(
             return Disruption(tuple(names))
         price = sum(nodes[name].price for name in names)
         cheaper = {pool: room for pool, room in pools.items() if pool.price < price and room > 0}
-        found = provision(model, cheaper, left)
+        found = provision(model, cheaper, left, _limits_without(names, nodes, remaining))
     if len(found) != 1 or len(found[0].pods) < len(left):
         return None
     # Of several nodes, one of the kind that would come is rather kept.
     if len(names) > 1 and found[0].pool in {nodes[name] for name in names}:
         return None
     return Disruption(tuple(names), found[0].pool)
+
+
+def _limits_without(
+    names: Sequence[str], nodes: Mapping[str, NodePool], remaining: Limits
+) -> dict[str, dict[str, int]]:
+    """Return what is left of limits when nodes have gone."""
+    found = {group: dict(amounts) for group, amounts in remaining.items()}
+    for name in names:
+        pool = nodes[name]
+        for resource in found.get(pool.group, ()):
+            found[pool.group][resource] += pool.amounts.get(resource, 0)
+    return found

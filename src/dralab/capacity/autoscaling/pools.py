@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 from dralab.capacity.changes import of_daemon_set
 from dralab.objects.metadata import controller_of
+from dralab.objects.nodes import offered
+from dralab.objects.requests import base_units
 from dralab.scheduling.copies import put, renamed
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
@@ -18,7 +20,7 @@ class NodePool:
 
     There are at least `least` of them and at most `most`. `price` is that of a node for an hour.
     Pools with a higher `priority` are preferred: the priority of cluster-autoscaler's expander, the
-    weight of a NodePool of Karpenter.
+    weight of a NodePool of Karpenter. Those of one `group` are the instance types of one NodePool.
     """
 
     name: str
@@ -28,6 +30,13 @@ class NodePool:
     most: int = 1000
     price: float = 0.0
     priority: int = 0
+    group: str = ""
+
+    @property
+    def amounts(self) -> dict[str, int]:
+        """What a node counts for in limits, in base units."""
+        offer = offered(self.node)
+        return {"nodes": 1} | {name: base_units(name, text) for name, text in offer.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -361,9 +361,14 @@ def node_of(node: Mapping[str, Any], file: str) -> GpuNode:
 def _taints(node: Mapping[str, Any]) -> Iterator[str]:
     spec = spec_of(node)
     for taint in spec.get("taints") or ():
-        yield f"{taint['key']}={taint.get('value') or ''}:{taint['effect']}"
+        yield taint_text(taint)
     if spec.get("unschedulable"):
         yield "node.kubernetes.io/unschedulable=:NoSchedule"
+
+
+def taint_text(taint: Mapping[str, Any]) -> str:
+    """Return a taint as scenarios write it."""
+    return f"{taint['key']}={taint.get('value') or ''}:{taint['effect']}"
 
 
 def _bytes(text: str) -> int:

@@ -6,6 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dralab.capacity.autoscaling.cluster_autoscaler import EXPANDERS
+from dralab.capacity.autoscaling.node_pools import (
+    CONSOLIDATIONS,
+    DisruptionBudget,
+    NodePoolRules,
+)
 from dralab.fleet import rendering, shapes
 from dralab.kernel.clock import SECOND
 from dralab.scenarios.errors import InputProblems
@@ -26,14 +31,13 @@ from dralab.scenarios.tables import (
     whole,
 )
 from dralab.simulation.lifecycle.model import Stage
-from dralab.simulation.scenario import fleet
+from dralab.simulation.scenario import fleet, node_pools
 from dralab.simulation.scenario.fleet import ScenarioFleet
 from dralab.values import json_schema
+from dralab.values.json_types import JsonDict
 
 CLUSTER_AUTOSCALER: Final = "cluster-autoscaler"
 KARPENTER: Final = "karpenter"
-NEVER: Final = "Never"
-CONSOLIDATIONS: Final = ("WhenEmptyOrUnderutilized", "WhenEmpty", NEVER)
 # The label of every node of a pool.
 BUDGET: Final = r"^[0-9]{1,6}%?$"
 POOL_LABEL: Final = "simulation.dralab.dev/pool"
@@ -52,7 +56,8 @@ class ScenarioPool:
     """Nodes that can be added, like the one of `fleet`; `price` is that of one for an hour.
 
     A node is there after `startup`, its devices so long after it; with the probability `failure`
-    it never comes.
+    it never comes. A node has its `startup_taints` until it is ready. `group` is the NodePool of
+    Karpenter that asks for it.
     """
 
     name: str
@@ -65,6 +70,8 @@ class ScenarioPool:
     devices: Stage = field(default_factory=lambda: Stage(name="devices"))
     failure: float = 0.0
     spot: SpotMarket | None = None
+    group: str = ""
+    startup_taints: tuple[JsonDict, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,32 +88,16 @@ class ClusterAutoscalerRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KarpenterRules:
-    """What a NodePool of Karpenter says; durations in nanoseconds.
+    """How Karpenter collects pods, and what its NodePools say; durations in nanoseconds.
 
-    `budget` is how many nodes may be disrupted at a time: a number, or a part such as 10%.
+    `ignored` names what of the NodePools is not acted on.
     """
 
     batch_idle: int = SECOND
     batch_max: int = 10 * SECOND
-    consolidation: str = "WhenEmptyOrUnderutilized"
-    consolidate_after: int = 0
-    budget: str = "10%"
     provision_timeout: int = 900 * SECOND
-
-    @property
-    def consolidates(self) -> bool:
-        """Whether nodes are ever given up."""
-        return self.consolidation != NEVER
-
-    @property
-    def only_empty(self) -> bool:
-        """Whether only nodes without pods are given up."""
-        return self.consolidation == "WhenEmpty"
-
-    def allowed(self, nodes: int) -> int:
-        """Return how many of so many nodes may be disrupted at a time; parts are rounded up."""
-        part = self.budget.removesuffix("%")
-        return -(-nodes * int(part) // 100) if part != self.budget else int(part)
+    node_pools: tuple[NodePoolRules, ...] = (NodePoolRules(),)
+    ignored: tuple[str, ...] = ()
 
 
 def _delays(about: str) -> InputField:
@@ -176,24 +167,28 @@ FLAGS: Final = Table(
     }
 )  # fmt: skip
 _KARPENTER: Final = KarpenterRules()
+_NODE_POOL: Final = NodePoolRules()
+# What NodePools say where there are some.
+OF_NODE_POOLS: Final = ("consolidation", "consolidate_after", "budget")
 NODE_POOL: Final = Table(
     {
+        "node_pools": file("NodePools of karpenter.sh/v1, which the pools are instance types of."),
         "batch_idle": duration(
             "It waits for more pods so long after the last one; default: 1s.",
             default=_KARPENTER.batch_idle,
         ),
         "batch_max": duration("And so long in all; default: 10s.", default=_KARPENTER.batch_max),
         "consolidation": choice(
-            CONSOLIDATIONS, "Which nodes are given up.", default=_KARPENTER.consolidation
+            CONSOLIDATIONS, "Which nodes are given up.", default=_NODE_POOL.consolidation
         ),
         "consolidate_after": duration(
             "After pods came to a node or left it, it stays so long; default: 0.",
-            default=_KARPENTER.consolidate_after,
+            default=_NODE_POOL.consolidate_after,
         ),
         "budget": label(
             "How many nodes are disrupted at a time: a number, or a part; default: 10%.",
             schema={"type": ["string", "integer"], "pattern": BUDGET, "minimum": 0},
-            default=_KARPENTER.budget,
+            default=_NODE_POOL.budgets[0].nodes,
         ).checked(
             lambda text: (
                 "" if re.match(BUDGET, text) else f"{text!r} is not a number, or a part: 10%"
@@ -239,17 +234,62 @@ def read(given: Sequence[Given], problems: InputProblems) -> tuple[ScenarioPool,
     return tuple(found.values())
 
 
-def rules(given: Given) -> Rules:
-    """Return the rules of the autoscaler of a scenario."""
+def autoscaled(
+    given: Given, shapes: tuple[ScenarioPool, ...]
+) -> tuple[Rules, tuple[ScenarioPool, ...]]:
+    """Return the rules of the autoscaler of a scenario, and the pools that it asks for nodes."""
     chosen = given.autoscaler
     if isinstance(chosen, Given):
-        _, made = FORMS[chosen.form]
-        return made(**chosen[chosen.form].values)
-    if chosen is None:
-        return ClusterAutoscalerRules()
-    if chosen not in FORMS:
+        flags = chosen[chosen.form]
+        return _karpenter(flags, shapes) if chosen.form == KARPENTER else (
+            ClusterAutoscalerRules(**flags.values), shapes
+        )  # fmt: skip
+    if chosen is not None and chosen not in FORMS:
         raise given.error("autoscaler", not_one_of(FORMS)(chosen))
-    return FORMS[chosen][1]()
+    return FORMS[chosen or CLUSTER_AUTOSCALER][1](), shapes
+
+
+def _karpenter(
+    given: Given, shapes: tuple[ScenarioPool, ...]
+) -> tuple[KarpenterRules, tuple[ScenarioPool, ...]]:
+    flags = {
+        key: value
+        for key, value in given.values.items()
+        if key not in {*OF_NODE_POOLS, "node_pools"}
+    }
+    if given.node_pools is None:
+        only = NodePoolRules(
+            consolidation=given.consolidation,
+            consolidate_after=given.consolidate_after,
+            budgets=(DisruptionBudget(nodes=given.budget),),
+        )
+        return KarpenterRules(**flags, node_pools=(only,)), shapes
+    for key in OF_NODE_POOLS:
+        if given.given.has(key):
+            raise given.error(key, "is for the NodePools to say, where there are node_pools")
+    templates, ignored = node_pools.read(given.node_pools)
+    found = [
+        replace(
+            shape,
+            name=f"{template.rules.name}-{shape.name}",
+            fleet=fleet,
+            priority=template.rules.weight,
+            group=template.rules.name,
+            startup_taints=template.startup_taints,
+        )
+        for template in templates
+        for shape in shapes
+        if (fleet := template.fleet(shape.fleet, shape.name, spot=shape.spot is not None))
+    ]
+    for shape in shapes:
+        if shape.least:
+            raise given.error("node_pools", f"do not go with `min` of the pool {shape.name}")
+    for template in templates:
+        if not any(each.group == template.rules.name for each in found):
+            problem = f"no pool meets the requirements of NodePool {template.rules.name}"
+            raise given.error("node_pools", problem)
+    rules = tuple(template.rules for template in templates)
+    return KarpenterRules(**flags, node_pools=rules, ignored=ignored), tuple(found)
 
 
 def _stage(given: Given, key: str) -> Stage:

@@ -343,6 +343,7 @@ def load(
         raise given.error(
             "version", f"{decides} has no release: choose {OWN}, {FAST}, or a policy for pods"
         )
+    autoscaler, machines_to_come = pools.autoscaled(given, pools.read(given.pools, problems))
     conditions = _conditions(given, machines, used_seed)
     if conditions.until is None:
         conditions = replace(conditions, until=work.until)
@@ -362,8 +363,8 @@ def load(
         tick=_tick(given, machines, used_engine or chosen),
         policy=policy,
         engine=used_engine,
-        pools=pools.read(given.pools, problems),
-        autoscaler=pools.rules(given),
+        pools=machines_to_come,
+        autoscaler=autoscaler,
         version=given.version,
         round=given.round,
     )

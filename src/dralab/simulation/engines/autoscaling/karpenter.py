@@ -3,12 +3,13 @@
 What it decides is in `capacity.autoscaling.karpenter`.
 """
 
+from functools import partial
 from typing import Final
 
-from dralab.capacity.autoscaling.karpenter import Disruption, disruptions, provision
+from dralab.capacity.autoscaling.karpenter import Allowed, Disruption, disruptions, provision
 from dralab.capacity.autoscaling.pools import NodePool, add_node, homeless
 from dralab.kernel.clock import SECOND
-from dralab.kernel.events import LOOKING, Event
+from dralab.kernel.events import LOOKING, SCALING, Event
 from dralab.scheduling.model import ClusterModel
 from dralab.simulation.engines.autoscaling.loop import Autoscaler
 from dralab.simulation.engines.autoscaling.machines import Machine, Machines
@@ -25,6 +26,7 @@ class Karpenter(Autoscaler):
 
     def __init__(self, machines: Machines, rules: KarpenterRules, begin: int) -> None:
         self.rules = rules
+        self.node_pools = {each.name: each for each in rules.node_pools}
         machines.taint = TAINT
         self._batch: Event | None = None
         self._batch_since = 0
@@ -74,11 +76,38 @@ class Karpenter(Autoscaler):
             for machine in self.machines.to_come:
                 add_node(model, self.machines.pools[machine.pool], machine.name)
             left = homeless(model, pods)
-            found = provision(model, self._rooms(), left) if left else []
+            limits = self._remaining()
+            found = provision(model, self._rooms(), left, limits) if left else []
         for each in found:
-            self.machines.ask(each.pool.name, each.count)
+            self._ask(each.pool.name, each.count)
         if found:
             self.look()
+
+    def _ask(self, pool: str, count: int) -> list[Machine]:
+        """Ask for machines, which go when their NodePool lets them expire."""
+        asked = self.machines.ask(pool, count)
+        after = self.node_pools[self.machines.pools[pool].group].expire_after
+        for machine in asked if after is not None else ():
+            expire = partial(self._expire, machine)
+            self.events.at(machine.asked + (after or 0), expire, priority=SCALING)
+        return asked
+
+    def _expire(self, machine: Machine) -> None:
+        if machine.name in self.machines.here and not machine.leaving:
+            self.machines.drain(machine, "expired")
+
+    def _remaining(self) -> dict[str, dict[str, int]]:
+        """Return what is left of the limits of NodePools."""
+        found = {
+            name: dict(rules.limits) for name, rules in self.node_pools.items() if rules.limits
+        }
+        busy = self._busy
+        for each in self.machines.here.values():
+            pool = self.machines.pools[each.pool]
+            for resource in found.get(pool.group, ()):
+                if not each.leaving and each.name not in busy:
+                    found[pool.group][resource] -= pool.amounts.get(resource, 0)
+        return found
 
     def _rooms(self) -> dict[NodePool, int]:
         return {pool: self.room(name) for name, pool in self.machines.pools.items()}
@@ -120,36 +149,59 @@ class Karpenter(Autoscaler):
             self.look(now + VALIDATION)
 
     def _next_disruption(self, model: ClusterModel) -> Disruption | None:
-        """Return what could go now, as the budget allows."""
-        if not self.rules.consolidates:
-            return None
+        """Return what could go now, as the budgets allow."""
         now, there = self.events.now(), self.there()
-        busy = {name for names in self._replaced_by.values() for name in names}
         nodes = {}
         sizes = {name: len(self.machines.of(name)) for name in self.machines.pools}
         for name, machine in there.items():
-            quiet = (
-                max(self._touched.get(name, 0), machine.ready or 0) + self.rules.consolidate_after
-            )
             pool = self.machines.pools[machine.pool]
-            if name in busy or sizes[pool.name] <= pool.least:
+            rules = self.node_pools[pool.group]
+            quiet = max(self._touched.get(name, 0), machine.ready or 0) + rules.consolidate_after
+            if name in self._busy or sizes[pool.name] <= pool.least or not rules.consolidates:
                 continue
             if quiet > now:
                 self.look(quiet)
                 continue
             sizes[pool.name] -= 1
             nodes[name] = pool
-        disrupted = len(busy) + len(self.machines.drained)
-        allowed = self.rules.allowed(len(self.machines.here)) - disrupted
-        pools = self._rooms()
+        if not nodes:
+            return None
+        pools, limits = self._rooms(), self._remaining()
+        only_empty = {name for name, rules in self.node_pools.items() if rules.only_empty}
+        changes = [rules.changes_at(now) for rules in self.node_pools.values()]
+        scheduled = min((each for each in changes if each is not None), default=None)
         with model.tentatively():
             for machine in self.machines.to_come:
                 add_node(model, self.machines.pools[machine.pool], machine.name)
             # Nodes for pods that wait are for the provisioner.
             homeless(model, model.waiting)
-            return disruptions(
-                model, nodes, pools, allowed=max(0, allowed), only_empty=self.rules.only_empty
-            )
+
+            def next_of(allowed: Allowed) -> Disruption | None:
+                return disruptions(
+                    model, nodes, pools, allowed, only_empty=only_empty, remaining=limits
+                )
+
+            found = next_of(self._allowed)
+            if found is None and scheduled is not None and next_of(lambda *_: len(nodes)):
+                self.look(scheduled)
+        return found
+
+    @property
+    def _busy(self) -> set[str]:
+        """The nodes that go when others are ready."""
+        return {name for names in self._replaced_by.values() for name in names}
+
+    def _allowed(self, reason: str, group: str) -> int:
+        """Return how many more nodes of a NodePool may go now, by the number of ready ones."""
+        ready = [
+            each
+            for each in self.machines.here.values()
+            if each.ready is not None and self.machines.pools[each.pool].group == group
+        ]
+        busy = self._busy
+        disrupted = sum(each.leaving or each.name in busy for each in ready)
+        rules = self.node_pools[group]
+        return max(0, rules.allowed(len(ready), self.events.now(), reason) - disrupted)
 
     def _disrupt(self, decided: Disruption) -> None:
         there = self.there()
@@ -157,5 +209,5 @@ class Karpenter(Autoscaler):
             for name in decided.nodes:
                 self.machines.drain(there[name], "unneeded")
             return
-        (machine,) = self.machines.ask(decided.replacement.name, 1)
+        (machine,) = self._ask(decided.replacement.name, 1)
         self._replaced_by[machine.name] = decided.nodes

@@ -1,7 +1,7 @@
 """Machines of node pools: asked for, started, taken back, given up."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +13,7 @@ from dralab.kernel.clock import SECOND
 from dralab.kernel.events import ENDING, SCALING, Events
 from dralab.kernel.randomness import Randomness
 from dralab.objects.metadata import labels_of, spec_of
-from dralab.objects.taints import NO_SCHEDULE, OF_AUTOSCALER
+from dralab.objects.taints import NO_SCHEDULE, OF_AUTOSCALER, taints_of
 from dralab.scheduling.copies import renamed
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
@@ -48,8 +48,8 @@ class PoolHost(Protocol):
         """
         ...
 
-    def taint(self, node: str, taint: JsonDict) -> None:
-        """Taint a node."""
+    def taint(self, node: str, taint: JsonDict, *, add: bool) -> None:
+        """Taint a node, or take the taint away."""
         ...
 
     def evict(self, node: str) -> bool:
@@ -143,6 +143,7 @@ class Machines:
             most=pool.most,
             price=pool.price,
             priority=pool.priority,
+            group=pool.group,
         )
 
     # --- what an autoscaler sees --------------------------------------------------------------
@@ -191,7 +192,7 @@ class Machines:
 
     def _empty(self, machine: Machine) -> None:
         if machine.name in self.here:
-            self.host.taint(machine.name, {"key": self.taint, "effect": NO_SCHEDULE})
+            self.host.taint(machine.name, {"key": self.taint, "effect": NO_SCHEDULE}, add=True)
             self._evict(machine)
 
     def _evict(self, machine: Machine) -> None:
@@ -230,18 +231,29 @@ class Machines:
         setting = self.settings[machine.pool]
         labels = {f"{POOL_LABEL}={machine.pool}", f"kubernetes.io/hostname={machine.name}"}
         kept = {each for each in setting.fleet.nodes[0].labels if "/hostname=" not in each}
+        first, *others = self._objects(machine) or [{}]
         node = replace(setting.fleet.nodes[0], name=machine.name, labels=frozenset(kept | labels))
-        self.host.join(node, list(self._objects(machine)), late)
+        if setting.startup_taints:
+            texts = (
+                f"{t['key']}={t.get('value', '')}:{t['effect']}" for t in setting.startup_taints
+            )
+            node = replace(node, taints=(*node.taints, *texts))
+            taints = [*taints_of(first), *setting.startup_taints]
+            first = {**first, "spec": {**spec_of(first), "taints": taints}}
+        objects = [first, *others] if setting.fleet.objects else []
+        self.host.join(node, objects, late)
 
-    def _objects(self, machine: Machine) -> Iterator[JsonDict]:
-        """Yield what the pool's manifests have, as that of the machine."""
+    def _objects(self, machine: Machine) -> list[JsonDict]:
+        """Return what the pool's manifests have, as that of the machine."""
         pool = self.pools[machine.pool]
-        if self.settings[machine.pool].fleet.objects:
-            yield from renamed(pool.node, pool.slices, machine.name)
+        has_some = self.settings[machine.pool].fleet.objects
+        return list(renamed(pool.node, pool.slices, machine.name)) if has_some else []
 
     def _be_ready(self, machine: Machine) -> None:
         if machine.name in self.here:
             machine.ready = self.events.now()
+            for taint in self.settings[machine.pool].startup_taints:
+                self.host.taint(machine.name, taint, add=False)
             self.host.machines_changed()
 
     def _notice(self, machine: Machine, notice: int) -> None:
@@ -258,7 +270,7 @@ class Machines:
             return
         machine.gone, machine.reason = self.events.now(), reason
         if machine.up is not None:
-            slices = [item["metadata"]["name"] for item in list(self._objects(machine))[1:]]
+            slices = [item["metadata"]["name"] for item in self._objects(machine)[1:]]
             self.host.remove(machine.name, slices)
         self.host.machines_changed()
 

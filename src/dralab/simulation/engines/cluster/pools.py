@@ -65,11 +65,12 @@ class ClusterPools:
 
         self.nodes.add(node, late, publish)
 
-    def taint(self, node: str, taint: JsonDict) -> None:
-        """Taint a node."""
+    def taint(self, node: str, taint: JsonDict, *, add: bool) -> None:
+        """Taint a node, or take the taint away."""
 
         def change(latest: JsonDict) -> bool:
-            latest.setdefault("spec", {})["taints"] = [*taints_of(latest), taint]
+            others = [each for each in taints_of(latest) if each["key"] != taint["key"]]
+            latest.setdefault("spec", {})["taints"] = [*others, taint] if add else others
             return True
 
         amend(self.cluster.client, NODES, self.cluster.client.get(NODES, node), change)

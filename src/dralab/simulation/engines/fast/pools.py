@@ -135,9 +135,11 @@ class FastPools:
         else:
             publish()
 
-    def taint(self, node: str, taint: JsonDict) -> None:
-        """Taint a node."""
-        self.simulation.retaint(node, [*self.simulation.taints_on(node), taint])
+    def taint(self, node: str, taint: JsonDict, *, add: bool) -> None:
+        """Taint a node, or take the taint away."""
+        known = self.simulation.taints_on(node)
+        others = [each for each in known if each["key"] != taint["key"]]
+        self.simulation.retaint(node, [*others, taint] if add else others)
 
     def evict(self, node: str) -> bool:
         """Let the pods of a node leave."""
