@@ -125,6 +125,43 @@ def with_pools(seed: int, text: dict, fleet: list[dict]) -> dict:
     return {**there, "pools": pools, "autoscaler": how}
 
 
+def with_node_pools(seed: int, text: dict) -> list[dict]:
+    """Let NodePools decide in a scenario with Karpenter, if chance will; return them."""
+    chance = Random(f"node pools of {seed}")
+    rules = text["autoscaler"].get("karpenter")
+    if rules is None or chance.random() < 0.4:
+        return []
+    for key in ("consolidate_after", "budget"):
+        del rules[key]
+    rules["node_pools"] = "nodepools.yaml"
+    for pool in text["pools"]:
+        pool.pop("min", None)
+    return [_node_pool(chance, name) for name in "ab"[: chance.randint(1, 2)]]
+
+
+def _node_pool(chance: Random, name: str) -> dict:
+    budgets = [
+        {"nodes": chance.choice(["0", "1", "50%"]), "reasons": ["Empty"]},
+        {"nodes": chance.choice(["0", "1"]), "schedule": "*/20 * * * *", "duration": "7m"},
+    ]
+    template: dict = {"expireAfter": chance.choice(["Never", "300s", "1h"])}
+    if chance.random() < 0.4:
+        template["startupTaints"] = [{"key": "starting", "effect": "NoSchedule"}]
+    if chance.random() < 0.3:
+        template["taints"] = [{"key": "team", "value": "a", "effect": "NoSchedule"}]
+    spec: dict = {
+        "template": {"spec": template},
+        "disruption": {
+            "consolidateAfter": chance.choice(["0s", "30s"]),
+            "budgets": budgets[: chance.randint(0, 2)],
+        },
+        "weight": chance.randint(1, 3),
+    }
+    if chance.random() < 0.5:
+        spec["limits"] = chance.choice([{"cpu": 20}, {"nodes": 3}, {"memory": "100Gi", "cpu": 40}])
+    return _object("karpenter.sh/v1", "NodePool", name, spec=spec)
+
+
 def _files_of_pools(text: dict, fleet: list[dict]) -> dict[str, list[dict]]:
     """Return the files of the nodes that are left out, and of those that are there."""
     common = [item for item in fleet if item["kind"] not in {"Node", "ResourceSlice"}]
@@ -302,6 +339,7 @@ def write(folder, seed: int, most: int = 40, *, pools: bool = False):
     if pools:
         text = with_pools(seed, text, fleet)
         files = _files_of_pools(text, fleet)
+        files["nodepools.yaml"] = with_node_pools(seed, text)
     for name, items in files.items():
         (folder / name).write_text(yaml.safe_dump_all(items))
     (folder / "pods.yaml").write_text(yaml.safe_dump_all(objects))
