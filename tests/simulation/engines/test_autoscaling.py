@@ -307,6 +307,13 @@ def test_taints_keep_pods_away_and_startup_taints_only_until_the_node_is_ready(r
     assert found["wait_max"] == 91
 
 
+def test_a_taint_of_the_node_pool_replaces_that_of_the_instance_type(run_with):
+    shape = "{name: one, cpu: 16, price: 1, taints: ['gpu=a:NoSchedule']}"
+    tainted = node_pool(more="taints: [{key: gpu, value: b, effect: NoSchedule}]")
+    result, _ = run_with([tainted], "{name: p, cpu: 1, duration: 1h}", pools=shape)
+    assert spans(result) == {}
+
+
 def test_a_node_expires_and_its_pods_begin_again_on_another(run_with):
     short = node_pool(more="expireAfter: 1h")
     result, found = run_with(

@@ -77,10 +77,11 @@ class NodePoolTemplate:
                 known[each.key] = each.values[0]
             if not each.accepts(known):
                 return None
+        texts = map(taint_text, self.taints)
         made = replace(
             node,
             labels=frozenset(f"{key}={value}" for key, value in known.items()),
-            taints=(*node.taints, *map(taint_text, self.taints)),
+            taints=tuple({_identity(text): text for text in (*node.taints, *texts)}.values()),
         )
         objects = [
             _with(item, known, self.taints) if item["kind"] == "Node" else item
@@ -89,9 +90,15 @@ class NodePoolTemplate:
         return replace(of, nodes=(made,), objects=tuple(objects))
 
 
+def _identity(taint: str) -> tuple[str, str]:
+    """Return key and effect: a node has one taint of them."""
+    return taint.partition("=")[0], taint.rpartition(":")[2]
+
+
 def _with(node: JsonDict, labels: Mapping[str, str], taints: Sequence[JsonDict]) -> JsonDict:
     metadata = {**node["metadata"], "labels": {**labels_of(node), **labels}}
-    spec = {**spec_of(node), "taints": [*taints_of(node), *taints]}
+    given = {(each["key"], each["effect"]): each for each in (*taints_of(node), *taints)}
+    spec = {**spec_of(node), "taints": list(given.values())}
     return {**node, "metadata": metadata, "spec": spec}
 
 
