@@ -5,7 +5,7 @@
     python -m benchmarks.fast dralab-fast 100000    one size: so many nodes
     python -m benchmarks.fast firstfit 1000000 9000 and so many pods
 
-A week, ten pods a node, 1,000 to 100,000 nodes with 8 GPUs, each pod for 1 to 8 GPUs or half of
+A week, ten pods a node, 100 to 100,000 nodes with 8 GPUs, each pod for 1 to 8 GPUs or half of
 one. CPU time, one core, each size in a process of its own. The largest needs 4 GB. `growth` is that
 of the time to run over that of the pods, as an exponent: 1 is linear.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 from dralab.simulation import dispatch
 from dralab.simulation.scenario import scenario as scenarios
 
-SIZES = (1_000, 3_000, 10_000, 100_000)
+SIZES = (100, 1_000, 10_000, 100_000)
 PODS_A_NODE = 10
 SCENARIO = """
 seed: 1

@@ -347,8 +347,16 @@ class Fleet:
         for ranking in self.rankings.values():
             ranking.changed |= nodes
 
-    def _plan(self, number: int, kind: ClaimKind) -> Planned:
+    def is_known_to_lack(self, number: int, claims: Sequence[JsonObject]) -> bool:
+        """Return whether claims are known to find no devices on a node, as it is now."""
+        kind = self.kind(claims)
+        return kind.refused is None and self._plan(number, kind, searches=False) is None
+
+    def _plan(self, number: int, kind: ClaimKind, *, searches: bool = True) -> Planned:
+        """Return the plan of a kind on a node; unless it `searches`, MISSING if it is not known."""
         shape = self.shape_of[number]
+        if shape is None and not searches:
+            return MISSING
         if shape is None:
             shape = self.shape_of[number] = self._node_shape(number)
             if shape is None:
@@ -363,7 +371,7 @@ class Fleet:
         states = list(map(self.use.states.__getitem__, seen))
         key = planner.key(states)
         found = planner.plans.get(key, MISSING)
-        return planner.plan(states, key) if found is MISSING else found
+        return planner.plan(states, key) if searches and found is MISSING else found
 
     def _commit(self, number: int, plan: Plan) -> DevicePlacement:
         seen = self.sees[number]

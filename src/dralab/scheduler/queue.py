@@ -162,6 +162,13 @@ class SchedulingQueue:
         item = self._first(self._active) or self._first(self._backoff)
         return None if item is None else self._take(item, "trying")
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether `pop` may return a pod."""
+        if self._holding_up is not None:
+            return False
+        return bool(self._first(self._active) or self._first(self._backoff) or self._errors)
+
     def take_out(self, uid: str) -> None:
         """Remove a pod out of order: it is tried together with another of its gang."""
         item = self._pods.get(uid)

@@ -120,6 +120,10 @@ def _by_kept_scores(
             return PodPlacement(state.settled(pod, row), state.table.names[row])
         if row == last or not state.is_sound(demand.signature):
             return NOT_KEPT
+        last = row
+        if state.devices.is_known_to_lack(demand, row):
+            outcomes[state.table.names[row]] = Unsatisfiable()
+            continue
         tried = on_node(state, pod, demand, row)
         if tried.placement is not None:
             return tried.placement
@@ -127,7 +131,6 @@ def _by_kept_scores(
             return NOT_KEPT
         # Without devices the node has left what fits.
         outcomes[state.table.names[row]] = tried.refused
-        last = row
     return NOT_KEPT
 
 

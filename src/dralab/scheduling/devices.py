@@ -316,7 +316,7 @@ class ClusterDevices:
         if not isinstance(found, list):
             fatal = isinstance(found, Unsatisfiable) and found.fatal
             if demand.signature and not fatal:
-                self._fleet.feasible_nodes.of_kind(demand.signature).nodes &= ~(1 << row)
+                self._rule_out(demand, row)
             return DevicePlans(refused=found, allocated=True)
         made = tuple(
             ClaimPlan(claim, consumer, allocation, mappings)
@@ -324,6 +324,18 @@ class ClusterDevices:
         )
         points = sum(map(_points, claims, found)) if demand.ranked else 0
         return DevicePlans((*kept, *made), None, allocated=True, points=points)
+
+    def is_known_to_lack(self, demand: PodDemand, row: int) -> bool:
+        """Return whether a node is known to lack devices for unallocated claims; it is noted."""
+        claims = [item.claim for item in demand.unallocated]
+        if demand.extended or not self._fleet.is_known_to_lack(row, claims):
+            return False
+        self._rule_out(demand, row)
+        return True
+
+    def _rule_out(self, demand: PodDemand, row: int) -> None:
+        """Note that a node cannot serve a demand until something is released there."""
+        self._fleet.feasible_nodes.of_kind(demand.signature).nodes &= ~(1 << row)
 
     def charged(self, pod: PodInfo, plans: Sequence[ClaimPlan]) -> PodInfo | NodeShortage:
         """Return a pod with its devices' consumption added, or why it may not have them."""

@@ -3,6 +3,8 @@
 import pytest
 
 from dralab.scenarios.errors import InputError
+from dralab.scheduler.attempts import Attempts
+from dralab.scheduling.devices import ClusterDevices
 from dralab.simulation.dispatch import begin
 from dralab.simulation.scenario.schedulers import FAST
 from scenarios_on_cluster import S, load, places, pod, tasks, times
@@ -174,3 +176,33 @@ scheduler: dralab-fast
     )
     assert times(found) == {"a": (10, 20), "b": (0, 10)}
     assert not sum(task.evictions for task in found.tasks)
+
+
+def test_the_scheduler_is_called_once_for_each_try(tmp_path, monkeypatch):
+    tried = []
+    attempt = Attempts.next
+    monkeypatch.setattr(Attempts, "next", lambda self: tried.append(attempt(self)) or tried[-1])
+    text = (
+        "fleet: {nodes: [{name: a, cpu: 64}]}\nworkload: {generate: {count: 5, pods: [{cpu: 1}], "
+    )
+    text += "arrivals: {process: poisson, over: 1h}, duration: 1m}}\n"
+    begin(load(tmp_path, f"{text}scheduler: {FAST}\n", "")).go()
+    assert tried == [True] * 5
+
+
+def test_a_node_that_is_known_to_lack_devices_is_not_searched_again(tmp_path, monkeypatch):
+    searched = []
+    plans = ClusterDevices.plans
+    monkeypatch.setattr(
+        ClusterDevices,
+        "plans",
+        lambda self, pod, *more: searched.append(pod.key.name) or plans(self, pod, *more),
+    )
+    nodes = "{nodes: [{name: a, cpu: 64, gpus: 1}, {name: b, cpu: 64, gpus: 1}]}"
+    generated = (
+        "{count: 8, arrivals: {process: poisson, over: 1h}, duration: 2h, pods: [{gpus: 1}]}"
+    )
+    text = f"fleet: {nodes}\nworkload: {{generate: {generated}}}\nscheduler: {FAST}\n"
+    found = begin(load(tmp_path, text, "")).go()
+    assert {task.state for task in found.tasks} == {"Succeeded"}
+    assert len(searched) <= 8 + 2

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from dralab.scheduling.shares import Shares
 from dralab.simulation.engines.fragmentation import FragmentationLedger, NodeRoom
@@ -10,7 +11,7 @@ from dralab.simulation.engines.objects import GPU_PREFIX
 from dralab.simulation.lifecycle.model import LifeCycle, Pod
 from dralab.simulation.lifecycle.tasks import TaskRecord
 from dralab.simulation.results.result import SampleColumns, StateSample, Task
-from dralab.simulation.workloads.openb import GpuNode
+from dralab.simulation.workloads.openb import GpuNode, PodRequest
 
 
 @dataclass(slots=True)
@@ -162,17 +163,23 @@ class GpuUsage:
         if self._room is None:
             self.types[node.model] += sign * request.demand
             return
-        taken = [
-            int(name.removeprefix(GPU_PREFIX))
-            for name in task.devices
-            if name.startswith(GPU_PREFIX) and name.removeprefix(GPU_PREFIX).isdecimal()
-        ]
-        if len(taken) != request.gpus or max(taken, default=0) >= max(1, node.gpus):
-            taken = []  # devices of another user's driver
-        shares = Shares(request.gpus, request.milli, request.models, tuple(taken))
+        shares = _shares_of(request, task.devices, node.gpus)
         self._room.take(number, request.cpu, shares, sign)
-        if taken:
+        if shares.taken:
             self.types[node.model] += sign * request.demand
+
+
+@lru_cache(maxsize=1 << 16)
+def _shares_of(request: PodRequest, devices: tuple[str, ...], gpus: int) -> Shares:
+    """Return the GPUs of a node with so many that a request has by the names of its devices."""
+    taken = [
+        int(name.removeprefix(GPU_PREFIX))
+        for name in devices
+        if name.startswith(GPU_PREFIX) and name.removeprefix(GPU_PREFIX).isdecimal()
+    ]
+    if len(taken) != request.gpus or max(taken, default=0) >= max(1, gpus):
+        taken = []  # devices of another user's driver
+    return Shares(request.gpus, request.milli, request.models, tuple(taken))
 
 
 def lanes_of(devices: Mapping[str, Sequence[str]]) -> list[str]:

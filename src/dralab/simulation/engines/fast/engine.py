@@ -385,8 +385,8 @@ class FastSimulation:
         self.changed()
 
     def wake(self) -> None:
-        """Try the next pod soon."""
-        if not self._woken:
+        """Try the next pod soon, if there is one."""
+        if not self._woken and self.queue.is_ready:
             self._woken = True
             self.events.after(0, self._next, priority=DECIDING)
 
