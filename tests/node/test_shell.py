@@ -5,17 +5,8 @@ import subprocess
 import pytest
 
 from dralab.node import shell
-from dralab.node.shell import (
-    MOST_BACKGROUND,
-    ShellState,
-    Sleep,
-    UnknownProgram,
-    WriteLine,
-    lasts,
-    run,
-    trapped,
-    understood,
-)
+from dralab.node.shell import MOST_BACKGROUND, lasts, run, trapped, understood
+from dralab.node.shell_commands import ShellState, Sleep, UnknownProgram, WriteLine
 from dralab.node.shell_words import SHORT, exported, tokens
 
 # What a real shell writes, and its exit code.

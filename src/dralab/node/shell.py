@@ -12,16 +12,26 @@ programs do nothing and succeed. The generator's value is the exit code.
 """
 
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Final
 
-from dralab.node.shell_words import OPERATORS, expand, exported, tokens
-from dralab.values.records import dataclass
+from dralab.node.shell_commands import (
+    COMMANDS,
+    LoopBreak,
+    LoopContinue,
+    ScriptExit,
+    ShellState,
+    Sleep,
+    Steps,
+    UnknownProgram,
+    WriteLine,
+)
+from dralab.node.shell_words import OPERATORS, expand, tokens
 
 SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "busybox"})
-UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+KNOWN: Final = SHELLS | COMMANDS.keys() | {"exec"}
 MOST_STEPS: Final = 100_000
 MOST_BACKGROUND: Final = 1000  # steps of a command in the background; more do not end
 SEPARATORS: Final = OPERATORS - {"("}
@@ -44,58 +54,9 @@ read return shift umount
 BRIEF: Final = frozenset(_BRIEF.split())
 
 
-@dataclass(frozen=True, slots=True)
-class WriteLine:
-    """A line of output."""
-
-    line: str
-
-
-@dataclass(frozen=True, slots=True)
-class Sleep:
-    """Do nothing for some seconds; None: until stopped."""
-
-    seconds: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownProgram:
-    """Run a program that is not known here, as the last step of the script."""
-
-    name: str
-
-
-Step = WriteLine | Sleep | UnknownProgram
-Steps = Generator[Step, None, int]
-
-
-class _Exit(Exception):  # noqa: N818 - control flow of the language itself
-    def __init__(self, code: int) -> None:
-        self.code = code
-
-
-class _Break(Exception):  # noqa: N818 - the same
-    pass
-
-
-class _Continue(Exception):  # noqa: N818 - the same
-    pass
-
-
-@dataclass(slots=True)
-class ShellState:
-    """The state of a script: variables, traps, and the last exit code."""
-
-    env: dict[str, str]
-    shell: str = "sh"
-    traps: dict[str, str] = field(default_factory=dict)
-    code: int = 0
-    background: list[float | None] = field(default_factory=list)
-
-
 def understood(argv: Sequence[str]) -> bool:
     """Return whether `run` can simulate a command."""
-    return bool(argv) and (_base(argv[0]) in SHELLS or _base(argv[0]) in COMMANDS)
+    return bool(argv) and _base(argv[0]) in KNOWN
 
 
 def run(argv: Sequence[str], env: Mapping[str, str], state: ShellState | None = None) -> Steps:
@@ -112,7 +73,7 @@ def run(argv: Sequence[str], env: Mapping[str, str], state: ShellState | None = 
                 return (yield from _file(argv))
             return (yield from _list(tokens(script), state, last=True))
         return (yield from _command(list(argv), state, last=True))
-    except _Exit as over:
+    except ScriptExit as over:
         return over.code
 
 
@@ -140,7 +101,7 @@ def trapped(state: ShellState, signal: str) -> Steps | None:
     def act() -> Steps:
         try:
             yield from _list(tokens(action), state)
-        except _Exit as over:
+        except ScriptExit as over:
             return over.code
         return -1  # It continues.
 
@@ -225,7 +186,7 @@ def _one(words: Sequence[str], state: ShellState, *, last: bool) -> Steps:
     if first == "(":
         try:
             return (yield from _list(inside, _subshell(state), last=last))
-        except _Exit as over:
+        except ScriptExit as over:
             return over.code
     return (yield from _loop(first, inside, state))
 
@@ -255,7 +216,7 @@ def _loop(kind: str, words: Sequence[str], state: ShellState) -> Steps:
             code = state.code
             if not slept:
                 yield Sleep(1.0)  # A busy loop of a demonstration would only fill the log.
-    except _Break:
+    except LoopBreak:
         return 0
     return code
 
@@ -263,7 +224,7 @@ def _loop(kind: str, words: Sequence[str], state: ShellState) -> Steps:
 def _turn(body: Sequence[str], state: ShellState) -> Steps:
     try:
         return (yield from _list(body, state))
-    except _Continue:
+    except LoopContinue:
         state.code = 0
         return 0
 
@@ -289,7 +250,7 @@ def _background(words: Sequence[str], state: ShellState) -> float | None:
     """Return how many seconds a command takes in the background; None if it does not end."""
     total = 0.0
     steps = _list(words, _subshell(state), last=True)
-    with suppress(_Exit):
+    with suppress(ScriptExit):
         for number, step in enumerate(steps):
             if number == MOST_BACKGROUND or isinstance(step, UnknownProgram):
                 return None
@@ -335,6 +296,8 @@ def _silent(steps: Steps) -> Steps:
 
 def _command(argv: list[str], state: ShellState, *, last: bool) -> Steps:
     name = _base(argv[0])
+    if name == "exec":
+        return (yield from _exec(argv[1:], state))
     command = COMMANDS.get(name)
     if command is None:
         if last and name in SHELLS:
@@ -345,144 +308,10 @@ def _command(argv: list[str], state: ShellState, *, last: bool) -> Steps:
     return (yield from command(argv[1:], state))
 
 
-# --- the commands ---------------------------------------------------------------------------------
-
-
-def _export(arguments: list[str], state: ShellState) -> Steps:
-    for argument in arguments:
-        if "=" in argument:
-            name, _, value = argument.partition("=")
-            state.env[name] = value
-    if not [each for each in arguments if each != "-p"]:
-        shown = {**state.env, "PWD": state.env.get("PWD", "/")}
-        if state.shell == "bash":
-            shown["SHLVL"] = state.env.get("SHLVL", "1")
-        for line in exported(shown, state.shell):
-            yield WriteLine(line)
-    return 0
-
-
-def _env(arguments: list[str], state: ShellState) -> Steps:
-    for name in arguments or list(state.env):
-        if name in state.env:
-            yield WriteLine(state.env[name] if arguments else f"{name}={state.env[name]}")
-    return 0 if all(name in state.env for name in arguments) else 1
-
-
-def _echo(arguments: list[str], state: ShellState) -> Steps:
-    del state
-    while arguments[:1] in (["-n"], ["-e"]):
-        arguments = arguments[1:]
-    for line in " ".join(arguments).split("\n"):
-        yield WriteLine(line)
-    return 0
-
-
-def _printf(arguments: list[str], state: ShellState) -> Steps:
-    del state
-    text = arguments[0] if arguments else ""
-    for argument in arguments[1:]:
-        text = re.sub("%[sd]", lambda _, new=argument: new, text, count=1)  # type: ignore[misc]
-    for line in text.replace("\\n", "\n").rstrip("\n").split("\n"):
-        yield WriteLine(line)
-    return 0
-
-
-def _sleep(arguments: list[str], state: ShellState) -> Steps:
-    del state
-    total = 0.0
-    for argument in arguments:
-        if argument == "infinity":
-            yield Sleep(None)
-            return 0
-        match = re.fullmatch(r"([0-9]*\.?[0-9]+)([smhd]?)", argument)
-        if match is None:
-            yield WriteLine(f"sleep: invalid time interval '{argument}'")
-            return 1
-        total += float(match[1]) * UNITS[match[2] or "s"]
-    yield Sleep(total)
-    return 0
-
-
-def _wait(arguments: list[str], state: ShellState) -> Steps:
-    del arguments
-    if state.background:
-        seconds = [each for each in state.background if each is not None]
-        longest = max(seconds) if len(seconds) == len(state.background) else None
-        state.background.clear()
-        yield Sleep(longest)
-    return 0
-
-
-def _trap(arguments: list[str], state: ShellState) -> Steps:
-    for signal in arguments[1:]:
-        state.traps[signal] = arguments[0]
-    yield from ()
-    return 0
-
-
-def _exit(arguments: list[str], state: ShellState) -> Steps:
-    yield from ()
-    raise _Exit(int(arguments[0]) if arguments and arguments[0].isdigit() else state.code)
-
-
-def _code(code: int) -> Callable[[list[str], ShellState], Steps]:
-    def act(arguments: list[str], state: ShellState) -> Steps:
-        del arguments, state
-        yield from ()
-        return code
-
-    return act
-
-
-def _tail(arguments: list[str], state: ShellState) -> Steps:
-    del state
-    if {"-f", "-F"} & set(arguments):
-        yield Sleep(None)
-    return 0
-
-
-def _leave(error: type[Exception]) -> Callable[[list[str], ShellState], Steps]:
-    def act(arguments: list[str], state: ShellState) -> Steps:
-        del arguments, state
-        yield from ()
-        raise error
-
-    return act
-
-
 def _exec(arguments: list[str], state: ShellState) -> Steps:
     if not arguments:
         return 0
-    raise _Exit((yield from run(arguments, state.env, state)))
-
-
-def _hostname(arguments: list[str], state: ShellState) -> Steps:
-    del arguments
-    yield WriteLine(state.env.get("HOSTNAME", ""))
-    return 0
-
-
-COMMANDS: Final[Mapping[str, Callable[[list[str], ShellState], Steps]]] = {
-    "export": _export,
-    "env": _env,
-    "printenv": _env,
-    "echo": _echo,
-    "printf": _printf,
-    "sleep": _sleep,
-    "wait": _wait,
-    "trap": _trap,
-    "exit": _exit,
-    "true": _code(0),
-    ":": _code(0),
-    "false": _code(1),
-    "break": _leave(_Break),
-    "continue": _leave(_Continue),
-    "tail": _tail,
-    "exec": _exec,
-    "hostname": _hostname,
-    "pause": lambda arguments, state: _sleep(["infinity"], state),  # noqa: ARG005
-}
+    raise ScriptExit((yield from run(arguments, state.env, state)))
 
 
 def _base(path: str) -> str:

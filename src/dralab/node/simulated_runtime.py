@@ -23,16 +23,8 @@ from dralab.node.containers import (
     ExecSession,
     VolumeFile,
 )
-from dralab.node.shell import (
-    ShellState,
-    Sleep,
-    Steps,
-    UnknownProgram,
-    WriteLine,
-    run,
-    trapped,
-    understood,
-)
+from dralab.node.shell import run, trapped, understood
+from dralab.node.shell_commands import ShellState, Sleep, Steps, UnknownProgram, WriteLine
 from dralab.runtime.engine import Engine, TimerHandle
 from dralab.values.json_types import JsonObject
 
