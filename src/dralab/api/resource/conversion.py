@@ -73,30 +73,25 @@ def _path_in_v1beta1(kind: str, path: str) -> str:
     return _REQUEST_PATH.sub(r"\1", path)
 
 
-def _slice_from_v1beta1(spec: Mapping[str, Any]) -> JsonDict:
-    result = dict(spec)
-    for name in ("nodeName", "allNodes"):
-        if not result.get(name):
-            result.pop(name, None)
-    if result.get("devices") is not None:
-        result["devices"] = [_device_from_v1beta1(device) for device in result["devices"]]
-    return result
+def _slice_with(
+    change: Callable[[Mapping[str, Any] | None], JsonDict],
+) -> Callable[[Mapping[str, Any]], JsonDict]:
+    def changed(spec: Mapping[str, Any]) -> JsonDict:
+        result = dict(spec)
+        for name in ("nodeName", "allNodes"):
+            if not result.get(name):
+                result.pop(name, None)
+        if result.get("devices") is not None:
+            result["devices"] = [change(device) for device in result["devices"]]
+        return result
+
+    return changed
 
 
 def _device_from_v1beta1(device: Mapping[str, Any] | None) -> JsonDict:
     device = device or {}
     result = {name: value for name, value in device.items() if name != "basic"}
     return result | (device.get("basic") or {})
-
-
-def _slice_to_v1beta1(spec: Mapping[str, Any]) -> JsonDict:
-    result = dict(spec)
-    for name in ("nodeName", "allNodes"):
-        if not result.get(name):
-            result.pop(name, None)
-    if result.get("devices") is not None:
-        result["devices"] = [_device_to_v1beta1(device) for device in result["devices"]]
-    return result
 
 
 def _device_to_v1beta1(device: Mapping[str, Any] | None) -> JsonDict:
@@ -149,12 +144,12 @@ def _template_with(change: Callable[[Any], JsonDict]) -> Callable[[Any], JsonDic
 
 
 _FROM_V1BETA1: Final[Mapping[str, Callable[[Any], JsonDict]]] = {
-    "ResourceSlice": _slice_from_v1beta1,
+    "ResourceSlice": _slice_with(_device_from_v1beta1),
     "ResourceClaim": _claim_with(_request_from_v1beta1),
     "ResourceClaimTemplate": _template_with(_claim_with(_request_from_v1beta1)),
 }
 _TO_V1BETA1: Final[Mapping[str, Callable[[Any], JsonDict]]] = {
-    "ResourceSlice": _slice_to_v1beta1,
+    "ResourceSlice": _slice_with(_device_to_v1beta1),
     "ResourceClaim": _claim_with(_request_to_v1beta1),
     "ResourceClaimTemplate": _template_with(_claim_with(_request_to_v1beta1)),
 }
