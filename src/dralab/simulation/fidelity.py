@@ -321,8 +321,8 @@ def _seconds(nanoseconds: int | None) -> float | None:
 def lines_of(found: Fidelity) -> Iterator[str]:
     """Yield the lines that tell of a fidelity."""
     data = found.structured()
-    share = 100 * found.same_node / found.placed if found.placed else 100.0
-    if found.placed or not found.unknown:
+    if found.placed:
+        share = 100 * found.same_node / found.placed
         yield f"{found.same_node} of {found.placed} pods on the same node ({share:.1f} %)"
         yield f"{found.near} of them bound at the same time, within {NEAR // SECOND} s"
     if found.unknown:

@@ -170,6 +170,16 @@ def test_a_pod_that_was_made_anew_is_another_one(week, engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_what_there_was_at_first_may_be_in_any_namespace(week, engine):
+    spec = {"spec": {"devices": {"requests": []}}}
+    week.put(0, {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "spec": spec,
+                 "metadata": {"name": "t", "namespace": "ml", "uid": "t"}}, listed=True)  # fmt: skip
+    life(week, "p", 10, 10, 20, 50)
+    result, _ = replayed(week.done(60), engine)
+    assert [task.state for task in result.tasks] == ["Succeeded"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_nodes_come_change_and_go(week, engine):
     week.put(1, pod("first", cpu="3"))
     week.put(1, pod("first", cpu="3", node="a"))

@@ -121,8 +121,7 @@ class AdmittedObjects:
 
         None: the release that the scenario asks for does.
         """
-        if where == "workload":
-            self.bodies.namespace(str(metadata_of(body).get("namespace") or "default"))
+        self.bodies.namespace(str(metadata_of(body).get("namespace") or "default"))
         return self.created.create_written(body, self.file, where, self.pods)
 
     def stored(self, resource: Resource, key: NamespacedName) -> JsonDict | None:
