@@ -60,6 +60,15 @@ def test_jobs_of_one_gpu_are_drawn_from_all_kinds():
     assert {each.kind for each in found} == {kind for kind, _ in workload.TEMPLATES}
 
 
+def test_the_older_list_of_kinds_has_one_at_another_place():
+    """`job_table.py` of the authors before and after their commit 19a0dd2."""
+    older, newer = list(workload.OLDER_TEMPLATES), list(workload.TEMPLATES)
+    assert (older.index(("A3C", False)), newer.index(("A3C", False))) == (14, 24)
+    assert [each for each in older if each[0] != "A3C"] == [
+        each for each in newer if each[0] != "A3C"
+    ]
+
+
 def test_a_run_by_hand():
     """Two jobs of 400 and 100 steps on one GPU, by FIFO: the second begins with the second round.
 

@@ -148,7 +148,7 @@ With these, the nodes of every training were the same in the first 51 rounds; in
 trainings of one GPU got another node. With its own fits, they were the same in six rounds, and then
 another state won.
 
-`--only pollux/0.5` runs a part. The other workloads of Pollux take minutes each and were not run.
+`--only pollux` runs these two alone. Its other workloads take minutes each and were not run.
 
 `--data` is the directory `simulator` of the branch `osdi21-artifact`. The extra `training` is
 needed.

@@ -14,7 +14,7 @@ from dralab.simulation.engines.fast.round_policies import SHARES
 from dralab.simulation.engines.fast.rounds import Grant, RoundRules, RoundSimulation
 from dralab.simulation.engines.fast.speed_table import SpeedTable
 from dralab.simulation.engines.fast.time_shares import SharePolicy, TimeShares, TrainingJob
-from dralab.simulation.reproductions.gavel.workload import drawn
+from dralab.simulation.reproductions.gavel.workload import TEMPLATES, Templates, drawn
 
 ROUND: Final = 360 * SECOND
 MOST_IN_VAIN: Final = 5
@@ -108,9 +108,10 @@ def continuous(
     several: bool = False,
     watched: range = range(4000, 5000),
     gpus: int = 36,
+    templates: Templates = TEMPLATES,
 ) -> RunNumbers:
     """Run jobs that arrive at a rate per hour, on so many GPUs of each type."""
-    jobs = drawn(speeds, seed, every=3600 / rate, several=several)
+    jobs = drawn(speeds, seed, every=3600 / rate, several=several, templates=templates)
     made = POLICIES[policy](random.Random(seed))  # noqa: S311
     return run(made, jobs, _capacity(gpus), seed=seed, watched=watched)
 
