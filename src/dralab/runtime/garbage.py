@@ -21,7 +21,7 @@ def rare_collections() -> Iterator[None]:
     """Collect cyclic garbage rarely, and exclude existing objects.
 
     A simulation makes many objects that stay, and hardly any cycles: looking took a tenth of its
-    time.
+    time, and a third of its preparation.
     """
     before = gc.get_threshold()
     gc.freeze()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from dralab.runtime.garbage import rare_collections
 from dralab.simulation.engines import unsupported
 from dralab.simulation.engines.batch import run as batch
 from dralab.simulation.engines.cluster.run import ClusterRun
@@ -41,6 +42,7 @@ def _never_started(result: Result) -> Iterator[str]:
         yield f"{many} never started, {first.id} the first of them: {first.reason}"
 
 
+@rare_collections()
 def begin(
     scenario: Scenario,
     resume: Path | None = None,

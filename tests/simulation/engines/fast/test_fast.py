@@ -1,5 +1,7 @@
 """dralab's scheduler in memory: what it acts out, what it refuses, and that it can be resumed."""
 
+import gc
+
 import pytest
 
 from dralab.scenarios.errors import InputError
@@ -206,3 +208,11 @@ def test_a_node_that_is_known_to_lack_devices_is_not_searched_again(tmp_path, mo
     found = begin(load(tmp_path, text, "")).go()
     assert {task.state for task in found.tasks} == {"Succeeded"}
     assert len(searched) <= 8 + 2
+
+
+def test_garbage_is_hardly_looked_for_while_a_run_is_prepared(tmp_path):
+    text = "fleet: {nodes: [{name: a, cpu: 64}]}\nworkload: {pods: [{name: p, count: 2000}]}\n"
+    loaded = load(tmp_path, f"{text}scheduler: {FAST}\n", "")
+    before = sum(each["collections"] for each in gc.get_stats())
+    begin(loaded)
+    assert sum(each["collections"] for each in gc.get_stats()) - before < 3

@@ -134,7 +134,7 @@ class FastRun:
         """Continue the run."""
         with rare_collections():
             self.complete = self.simulation.go(progress, stop)
-        return self.result()
+            return self.result()
 
     def save(self, path: Path) -> None:
         """Write a checkpoint of the progress. Resuming replays the run up to there."""
