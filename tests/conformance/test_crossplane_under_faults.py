@@ -103,7 +103,7 @@ BUCKET = {
     "apiVersion": "example.org/v1", "kind": "Bucket", "spec": {"size": 1},
     "metadata": {"name": "one", "namespace": "default"},
 }  # fmt: skip
-CHECK = """
+CHECKS = """
 def compositions_exist(objects, history):
     there = {each["metadata"]["name"] for each in objects if each.get("kind") == "Composition"}
     for each in objects:
@@ -111,18 +111,54 @@ def compositions_exist(objects, history):
         if name and name not in there:
             return f"{each['metadata']['name']} names the Composition {name}, which is gone"
     return ""
+
+def revisions_are_of_their_composition(objects, history):
+    of = {
+        each["metadata"]["name"]: each["metadata"]["labels"]["crossplane.io/composition-name"]
+        for each in objects if each.get("kind") == "CompositionRevision"
+    }
+    for each in objects:
+        chosen = each.get("spec", {}).get("crossplane", {})
+        revision = of.get(chosen.get("compositionRevisionRef", {}).get("name"))
+        composition = chosen.get("compositionRef", {}).get("name")
+        if revision and revision != composition:
+            name = each["metadata"]["name"]
+            return f"{name} has a revision of {revision}, and its Composition is {composition}"
+    return ""
 """
+
+
+def wrong_end(folder, crossplane, written, steps, check):
+    """Return how the run without faults fails: objects are applied one by one, then `steps`."""
+    for name, each in written.items():
+        (folder / f"{name}.yaml").write_text(json.dumps(each))
+    (folder / "checks.py").write_text(CHECKS)
+    script = [{"apply": f"{name}.yaml", "after": "10s"} for name in written]
+    checks = [{"python": f"checks.py:{check}"}]
+    with pytest.raises(ScenarioFails) as failed:
+        expected_end(scenario(folder, crossplane, [*script, *steps], invariants=checks))
+    return str(failed.value)
 
 
 def test_a_deleted_composition_is_still_named(tmp_path, crossplane):
     """crossplane/crossplane#7222, found by Kamera (CROSS-3): it needs no fault."""
     written = {"kind": definition("Bucket"), "composition": COMPOSITION, "bucket": BUCKET}
-    for name, each in written.items():
-        (tmp_path / f"{name}.yaml").write_text(json.dumps(each))
-    (tmp_path / "checks.py").write_text(CHECK)
     gone = {"apiVersion": COMPOSITION["apiVersion"], "kind": "Composition", "name": "buckets"}
-    script = [{"apply": f"{name}.yaml", "after": "10s"} for name in written]
-    script += [{"delete": gone, "after": "20s"}, {"wait": "60s"}]
-    checks = [{"python": "checks.py:compositions_exist"}]
-    with pytest.raises(ScenarioFails, match="one names the Composition buckets, which is gone"):
-        expected_end(scenario(tmp_path, crossplane, script, invariants=checks))
+    steps = [{"delete": gone, "after": "20s"}, {"wait": "60s"}]
+    wrong = wrong_end(tmp_path, crossplane, written, steps, "compositions_exist")
+    assert "one names the Composition buckets, which is gone" in wrong
+
+
+def test_the_revision_of_another_composition_is_used(tmp_path, crossplane):
+    """crossplane/crossplane#7220, found by Kamera (CROSS-1): it needs no fault."""
+    other = {**COMPOSITION, "metadata": {"name": "others"}}
+    chosen = {"compositionUpdatePolicy": "Manual", "compositionRef": {"name": "buckets"}}
+    bucket = {**BUCKET, "spec": {"size": 1, "crossplane": chosen}}
+    written = {
+        "kind": definition("Bucket"), "composition": COMPOSITION, "other": other, "bucket": bucket,
+    }  # fmt: skip
+    target = {"apiVersion": "example.org/v1", "kind": "Bucket", "name": "one"}
+    change = {"spec": {"crossplane": {"compositionRef": {"name": "others"}}}}
+    steps = [{"patch": target, "with": change, "after": "20s"}, {"wait": "60s"}]
+    wrong = wrong_end(tmp_path, crossplane, written, steps, "revisions_are_of_their_composition")
+    assert "one has a revision of buckets, and its Composition is others" in wrong
