@@ -23,6 +23,21 @@ KINDS = ("x", "y")
 LABELS = ("l0", "l1")
 
 
+def held_by(claims: Sequence[Any]) -> list[HeldDevice]:
+    """Return what allocated claims hold; admin access holds nothing."""
+    return [
+        HeldDevice(
+            DeviceKey(result["driver"], result["pool"], result["device"]),
+            bool(result.get("shareID")),
+            result.get("consumedCapacity") or {},
+        )
+        for each in claims
+        if (allocation := each.get("status", {}).get("allocation"))
+        for result in allocation.get("devices", {}).get("results", ())
+        if not result.get("adminAccess")
+    ]
+
+
 # --- selectors without a CEL engine --------------------------------------------------------------
 
 DRIVER_IS = re.compile(r'device\.driver == "(\w+)"')
@@ -100,18 +115,6 @@ class Case:
     """Allocated claims of other pods."""
     gates: frozenset[str] | None = None
 
-    def held(self) -> list[HeldDevice]:
-        return [
-            HeldDevice(
-                DeviceKey(result["driver"], result["pool"], result["device"]),
-                bool(result.get("shareID")),
-                result.get("consumedCapacity") or {},
-            )
-            for other in self.others
-            for result in other["status"]["allocation"]["devices"]["results"]
-            if not result.get("adminAccess")
-        ]
-
     def verifier(self, matches_=matches) -> Verifier:
         return Verifier(
             claims=self.claims,
@@ -119,7 +122,7 @@ class Case:
             slices=self.slices,
             node=self.node,
             matches=matches_,
-            held=self.held(),
+            held=held_by(self.others),
             gates=self.gates,
         )
 

@@ -5,10 +5,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builders import claim, device, device_class, node, pool, request
-from dralab.allocation.check.verification import Verifier, held_by
+from dralab.allocation.check.verification import Verifier
 from dralab.allocation.policy.policies import POLICIES
 from dralab.scheduling.snapshot import Snapshot
-from problems import by_cel, cases
+from problems import by_cel, cases, held_by
 
 
 def verified(snapshot, objects, placed, held):
