@@ -4,6 +4,7 @@ import random
 from itertools import pairwise
 
 import pytest
+import yaml
 
 import dralab
 from dralab.kernel.clock import SECOND
@@ -118,7 +119,9 @@ def drawn(seed):
 
 
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("scheduler", sorted({*ROUNDS} - {"rounds:sia", "rounds:optimus"}))
+@pytest.mark.parametrize(
+    "scheduler", sorted({*ROUNDS} - {"rounds:sia", "rounds:optimus", "rounds:pollux"})
+)
 def test_whatever_decides_work_is_done_once_and_a_gpu_has_one_task(scheduler, seed):
     trainings = drawn(1 if scheduler == "rounds:allox" else seed)
     found, tasks = run(trainings, scheduler)
@@ -149,7 +152,14 @@ def test_whatever_decides_work_is_done_once_and_a_gpu_has_one_task(scheduler, se
 
 
 def test_every_name_has_a_policy():
-    known = {*round_policies.QUEUES, *round_policies.SHARES, "throughput", "optimus", "sia"}
+    known = {
+        *round_policies.QUEUES,
+        *round_policies.SHARES,
+        "throughput",
+        "optimus",
+        "pollux",
+        "sia",
+    }
     assert {f"rounds:{name}" for name in known} == set(ROUNDS)
 
 
@@ -343,6 +353,7 @@ def test_a_wrong_answer_is_told_with_its_method(method, answer, told):
         ({"steps": 1}, {"scheduler": "rounds:max-min", "round": 0}, "needs rounds of a length"),
         ({"steps": 1, "gpus": 2}, {"scheduler": "rounds:allox"}, "one asks for 2"),
         ({"steps": 1}, {"scheduler": "rounds:optimus"}, "the fleet has v100, k80"),
+        ({"steps": 1}, {"scheduler": "rounds:pollux"}, "the fleet has v100, k80"),
         ({"steps": 1}, {"scheduler": "rounds:sia"}, "goes by goodput"),
         ({"steps": 1}, {"faults": [{"at": 1, "node": "fast"}]}, "faults: is for pods; in rounds"),
         ({"steps": 1}, {"lifecycle": {"checkpoint": "1m"}}, "each ends with a checkpoint"),
@@ -370,3 +381,40 @@ def test_pods_that_rounds_cannot_run_are_refused(pod, told):
     content = {"fleet": FLEET, "workload": {"pods": [{"name": "a", **pod}]}}
     with pytest.raises(InputError, match=told):
         dralab.simulate(content, scheduler="rounds:fifo")
+
+
+def measured(folder):
+    """Write measurements of a kind: steps take as long on two GPUs as on one."""
+    folder.mkdir(parents=True)
+    placements = [f"{gpus},{batch},{batch / 80},0" for gpus in (1, 2, 11) for batch in (8, 16)]
+    scalability = [f"2,{gpus},{batch},{batch / 80},0" for gpus in (2, 4) for batch in (8, 16)]
+    files = {
+        "placements.csv": ("placement,local_bsz,step_time,sync_time", placements),
+        "scalability.csv": ("num_nodes,num_replicas,local_bsz,step_time,sync_time", scalability),
+        "validation-8.csv": ("progress,iteration,grad_sqr,grad_var", ["600,600,1,9", "1200,1200,1,9"]),
+        "validation-16.csv": ("progress,iteration,grad_sqr,grad_var", ["600,400,1,9", "1200,800,1,9"]),
+    }  # fmt: skip
+    for name, (header, rows) in files.items():
+        (folder / name).write_text("\n".join([header, *rows]) + "\n")
+
+
+@pytest.mark.parametrize("name", ["fifo", "optimus", "pollux"])
+def test_measured_trainings_run_their_epochs(tmp_path, name):
+    pytest.importorskip("scipy")
+    measured(tmp_path / "traces" / "net")
+    content = {
+        "fleet": {"nodes": [{"name": "n", "count": 2, "cpu": 8, "gpus": 2}]},
+        "workload": {
+            "profiles": "traces",
+            "trainings": [{"name": "t", "count": 3, "every": "1m", "kind": "net", "epochs": 2}],
+        },
+        "scheduler": f"rounds:{name}",
+        "round": "1m",
+    }
+    path = tmp_path / "scenario.yaml"
+    path.write_text(yaml.safe_dump(content))
+    one, again = dralab.simulate(path), dralab.simulate(path)
+    assert one.summary["succeeded"] == 3
+    # Alone with the smaller batch: 1,200 steps of 0.1 s.
+    assert 0 < min(task.ended - task.started for task in one.result.tasks) <= 180 * SECOND
+    assert [task.stays for task in one.result.tasks] == [task.stays for task in again.result.tasks]

@@ -5,9 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from dralab.simulation.engines.fast import attained_service as queues
 from dralab.simulation.engines.fast import share_policies as shares
 from dralab.simulation.engines.fast.attained_service import AttainedService, Gittins, Queue
+from dralab.simulation.engines.fast.genetic_shares import GeneticShares
 from dralab.simulation.engines.fast.goodput_shares import GoodputShares, SiaRules
 from dralab.simulation.engines.fast.marginal_gains import MarginalGains
 from dralab.simulation.engines.fast.rounds import RoundPolicy
@@ -75,10 +78,10 @@ def policy_named(name: str, setting: RoundSetting) -> RoundPolicy[Any]:
             length=setting.length,
             chance=setting.chance,
         )
+    if name in {"optimus", "pollux"} and len(setting.capacity) > 1:
+        models = ", ".join(setting.capacity)
+        raise ValueError(f"is for GPUs of one model, and the fleet has {models}")
     if name == "optimus":
-        if len(setting.capacity) > 1:
-            models = ", ".join(setting.capacity)
-            raise ValueError(f"is for GPUs of one model, and the fleet has {models}")
         return MarginalGains()
     if differ := sorted(setting.capacity.keys() - setting.of_a_node.keys()):
         raise ValueError(f"needs as many GPUs on each node of a model; those of {differ[0]} differ")
@@ -86,5 +89,9 @@ def policy_named(name: str, setting: RoundSetting) -> RoundPolicy[Any]:
         return ThroughputShares(setting.of_a_node, setting.length)
     if setting.measured < setting.jobs:
         raise ValueError("goes by goodput: give `kind`, `epochs` and a folder as `profiles`")
+    if name == "pollux":
+        [(model, gpus)] = setting.of_a_node.items()
+        draws = np.random.RandomState(setting.chance.getrandbits(32))
+        return GeneticShares(setting.capacity[model] // gpus, gpus, draws)
     rules = SiaRules(penalties=setting.penalties)
     return GoodputShares(setting.of_a_node, setting.capacity, rules)
