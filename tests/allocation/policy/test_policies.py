@@ -98,6 +98,30 @@ def test_packing_fills_the_fullest_node_and_spreading_the_emptiest() -> None:
     assert where(Fleet(nodes, slices, CLASSES), Spread(), *asks) == ["a", "a", "c", "a"]
 
 
+def test_of_a_shared_device_the_part_that_is_left_counts() -> None:
+    def shared(node: str, units: str) -> list[JsonDict]:
+        capacity = {
+            "m": {"value": units, "requestPolicy": {"default": "1", "validRange": {"min": "1"}}}
+        }
+        one = {"name": "d", "allowMultipleAllocations": True, "capacity": capacity}
+        return slices_of(node, {"nodeName": node}, [one])
+
+    def take(units: str) -> JsonDict:
+        claim = ask()
+        claim["spec"]["devices"]["requests"][0]["exactly"]["capacity"] = {"requests": {"m": units}}
+        return claim
+
+    def placed(policy: Policy, *units: str) -> list[str]:
+        fleet = Fleet([node("a"), node("b")], [*shared("a", "8"), *shared("b", "4")], CLASSES)
+        return where(fleet, policy, *map(take, units))
+
+    assert placed(Pack(), *"11111") == ["b", "b", "b", "b", "a"]
+    assert placed(Spread(), *"111111") == ["a", "a", "b", "a", "a", "b"]
+    # With two units left, a would serve none that asks for three.
+    demand = FragmentationAware(((take("3"), 1.0),), packing=0)
+    assert placed(demand, *"111111") == ["a", "a", "a", "a", "a", "b"]
+
+
 def test_a_policy_is_a_class_of_a_few_lines() -> None:
     class Even:
         def cost(self, before: NodeOutlook, after: NodeOutlook) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from operator import le
 
 from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.search.eligibility import Eligibility, SearchError
@@ -12,6 +13,7 @@ from dralab.allocation.search.node_devices import (
     Remaining,
     bits,
 )
+from dralab.values.quantity import Number
 from dralab.values.records import dataclass
 
 
@@ -35,6 +37,7 @@ class ServableDemand:
         self, node_devices: NodeDevices, eligibility: Eligibility, wanted: Sequence[LikelyRequest]
     ) -> None:
         self.node_devices = node_devices
+        self.eligibility = eligibility
         self.wanted = wanted
         self.masks = [self._mask(eligibility, each.alternative) for each in wanted]
         self._known: dict[object, float] = {}
@@ -77,7 +80,11 @@ class ServableDemand:
 
     def usable(self, free: int, state: DeviceState) -> float:
         """Return the worth of all counter groups together, given the `free` devices."""
-        total = sum(worth for number, worth in self._plain.items() if free >> number & 1)
+        total = sum(
+            worth if (room := state.room.get(number)) is None else self._shared(number, room)
+            for number, worth in self._plain.items()
+            if free >> number & 1
+        )
         for counter_group, remaining in enumerate(state.remaining):
             total += self.worth_of_group(
                 counter_group, free & self.node_devices.members[counter_group], remaining
@@ -89,7 +96,12 @@ class ServableDemand:
 
         Taking from an emptier counter group loses less of it: a convex term that packs.
         """
-        total = sum(worth * worth for number, worth in self._plain.items() if free >> number & 1)
+        total = 0.0
+        for number, worth in self._plain.items():
+            if free >> number & 1:
+                room = state.room.get(number)
+                spare = worth * (1 if room is None else self.node_devices.part_left(number, room))
+                total += spare * spare
         for counter_group, remaining in enumerate(state.remaining):
             if not free & self.node_devices.members[counter_group]:
                 continue
@@ -98,6 +110,22 @@ class ServableDemand:
             )
             total += spare * spare
         return total
+
+    def _shared(self, number: int, room: tuple[Number, ...]) -> float:
+        """Return the worth of a device that is shared already, with what it has left."""
+        key = number, room
+        if key not in self._known:
+            self._known[key] = max(
+                (
+                    each.worth
+                    for each, mask in zip(self.wanted, self.masks, strict=True)
+                    if mask >> number & 1
+                    and (amounts := self.eligibility.amounts(each.alternative, number)) is not None
+                    and all(map(le, amounts, room))
+                ),
+                default=0.0,
+            )
+        return self._known[key]
 
     def worth_of_group(self, counter_group: int, free: int, remaining: Remaining) -> float:
         """Return the most that one counter group can still provide."""
@@ -156,9 +184,14 @@ class NodeOutlook:
         return everything & ~state.used & node_devices.fitting(state)
 
     @cached_property
-    def free(self) -> int:
-        """How many devices are still available."""
-        return self.mask.bit_count()
+    def free(self) -> float:
+        """How many devices are still available; of a shared device, the part that is left."""
+        used = sum(
+            1 - self.node_devices.part_left(number, room)
+            for number, room in self.state.room.items()
+            if self.mask >> number & 1
+        )
+        return self.mask.bit_count() - used
 
     @property
     def devices(self) -> int:

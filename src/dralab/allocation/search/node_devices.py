@@ -116,6 +116,16 @@ class NodeDevices:
             0,
         )
 
+    def part_left(self, number: int, room: Sequence[Number]) -> float:
+        """Return the least part of its capacities that a shared device has left: 0 to 1."""
+        capacities = self.offers[number].device.capacity.values()
+        parts = (
+            float(left) / float(item.value)
+            for item, left in zip(capacities, room, strict=True)
+            if item.value
+        )
+        return max(0.0, min(parts, default=1.0))
+
     def fitting(self, state: DeviceState) -> int:
         """Return the devices whose counters are accounted for, or would still suffice for one."""
         before, mask = self._last_fitting
