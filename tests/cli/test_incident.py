@@ -38,6 +38,14 @@ def test_an_unknown_name_is_refused():
     assert "no incident is named 'nothing'; `dralab incident` lists them" in result.output
 
 
+@pytest.mark.parametrize("options", [["--check"], ["--hint", "1"]])
+def test_nothing_is_checked_without_a_name(options):
+    result = CliRunner().invoke(main, ["incident", *options])
+
+    assert result.exit_code == 2
+    assert f"{options[0]} needs NAME" in result.output
+
+
 @pytest.mark.thorough
 def test_a_served_cluster_is_judged(tmp_path: Path):
     kubeconfig = tmp_path / "kubeconfig"

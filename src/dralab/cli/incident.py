@@ -59,6 +59,9 @@ def incident(
     from dralab.components import incidents
 
     if not name:
+        if check or hint:
+            option = "--check" if check else "--hint"
+            raise click.UsageError(f"{option} needs NAME: the incident that the cluster shows")
         _list([incidents.read(each) for each in incidents.names()], output)
         return
     try:
