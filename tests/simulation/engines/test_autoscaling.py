@@ -314,6 +314,19 @@ def test_a_taint_of_the_node_pool_replaces_that_of_the_instance_type(run_with):
     assert spans(result) == {}
 
 
+@pytest.mark.parametrize("written", ["gpu=a:NoSchedule", "gpu:NoSchedule"])
+def test_a_node_has_one_taint_of_a_key_and_effect(tmp_path, written):
+    taints = "taints: [{key: gpu, value: b, effect: NoSchedule}]"
+    (tmp_path / "nodepools.yaml").write_text(node_pool(more=taints))
+    (tmp_path / "scenario.yaml").write_text(
+        f"pools: [{{name: one, cpu: 16, price: 1, taints: ['{written}']}}]\n"
+        "workload: {pods: []}\nscheduler: dralab-fast\n"
+        "autoscaler: {karpenter: {node_pools: nodepools.yaml}}"
+    )
+    (pool,) = scenarios.load(tmp_path / "scenario.yaml").pools
+    assert pool.fleet.nodes[0].taints == ("gpu=b:NoSchedule",)
+
+
 def test_a_node_expires_and_its_pods_begin_again_on_another(run_with):
     short = node_pool(more="expireAfter: 1h")
     result, found = run_with(

@@ -9,6 +9,7 @@ from dralab.drivers.fake.sample import SampleDevices
 from dralab.node.node_spec import NodeSpec
 from dralab.simulation.engines import objects
 from dralab.simulation.engines.objects import GPU, MODEL_LABEL
+from dralab.simulation.scenario.fleet import taint_of
 from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode
 from dralab.values.json_types import JsonDict
 
@@ -58,7 +59,7 @@ def node_spec(node: GpuNode) -> NodeSpec:
         memory=str(node.memory),
         pods=str(node.pods),
         labels=labels,
-        taints=[objects.taint(text) for text in node.taints],
+        taints=[taint_of(text) for text in node.taints],
     )
 
 

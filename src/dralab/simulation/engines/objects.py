@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from dralab.kernel.clock import rfc3339
 from dralab.simulation.lifecycle.model import Pod
+from dralab.simulation.scenario.fleet import taint_of
 from dralab.simulation.workloads.openb import WHOLE_GPU, GpuNode, PodRequest
 from dralab.values.json_types import JsonDict
 
@@ -31,20 +32,13 @@ def node(spec: GpuNode, now: int, given: Mapping[str, Any] | None = None) -> Jso
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": spec.name, "labels": labels},
-        "spec": {"taints": [taint(text) for text in spec.taints]},
+        "spec": {"taints": [taint_of(text) for text in spec.taints]},
         "status": {
             "capacity": {**amounts, **(written.get("capacity") or {})},
             "allocatable": dict(amounts),
             "conditions": [condition_of(now, up=True)],
         },
     }
-
-
-def taint(text: str) -> dict[str, str]:
-    """Return the taint of a text `key=value:Effect`."""
-    rest, _, effect = text.rpartition(":")
-    key, _, value = rest.partition("=")
-    return {"key": key, "value": value, "effect": effect}
 
 
 def condition_of(now: int, *, up: bool) -> JsonDict:

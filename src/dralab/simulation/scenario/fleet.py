@@ -104,8 +104,8 @@ class ScenarioFleet:
 
 
 def _taint(text: str) -> str:
-    body, _, effect = text.rpartition(":")
-    if body.partition("=")[0] and effect in EFFECTS:
+    taint = taint_of(text)
+    if taint["key"] and taint["effect"] in EFFECTS:
         return ""
     return f"{text!r} is not a taint: write key=value:NoSchedule"
 
@@ -364,6 +364,13 @@ def _taints(node: Mapping[str, Any]) -> Iterator[str]:
         yield taint_text(taint)
     if spec.get("unschedulable"):
         yield "node.kubernetes.io/unschedulable=:NoSchedule"
+
+
+def taint_of(text: str) -> dict[str, str]:
+    """Return the taint of a text `key=value:Effect`."""
+    rest, _, effect = text.rpartition(":")
+    key, _, value = rest.partition("=")
+    return {"key": key, "value": value, "effect": effect}
 
 
 def taint_text(taint: Mapping[str, Any]) -> str:

@@ -37,7 +37,7 @@ from dralab.scenarios.tables import (
     texts,
     whole,
 )
-from dralab.simulation.scenario.fleet import EFFECTS, ScenarioFleet, taint_text
+from dralab.simulation.scenario.fleet import EFFECTS, ScenarioFleet, taint_of, taint_text
 from dralab.values import cron
 from dralab.values.json_types import JsonDict
 from dralab.values.labels import Requirement
@@ -92,7 +92,8 @@ class NodePoolTemplate:
 
 def _identity(taint: str) -> tuple[str, str]:
     """Return key and effect: a node has one taint of them."""
-    return taint.partition("=")[0], taint.rpartition(":")[2]
+    made = taint_of(taint)
+    return made["key"], made["effect"]
 
 
 def _with(node: JsonDict, labels: Mapping[str, str], taints: Sequence[JsonDict]) -> JsonDict:

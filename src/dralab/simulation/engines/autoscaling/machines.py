@@ -20,6 +20,7 @@ from dralab.scheduling.pods import PodInfo
 from dralab.simulation.engines.fleet_nodes import capacity_of, driver_classes, node_spec, slices_of
 from dralab.simulation.lifecycle.model import Delays, LifeCycle
 from dralab.simulation.results.result import NodeSpan
+from dralab.simulation.scenario.fleet import taint_text
 from dralab.simulation.scenario.pools import POOL_LABEL, ScenarioPool
 from dralab.simulation.workloads.openb import GpuNode
 from dralab.values.json_types import JsonDict
@@ -234,9 +235,7 @@ class Machines:
         first, *others = self._objects(machine) or [{}]
         node = replace(setting.fleet.nodes[0], name=machine.name, labels=frozenset(kept | labels))
         if setting.startup_taints:
-            texts = (
-                f"{t['key']}={t.get('value', '')}:{t['effect']}" for t in setting.startup_taints
-            )
+            texts = map(taint_text, setting.startup_taints)
             node = replace(node, taints=(*node.taints, *texts))
             taints = [*taints_of(first), *setting.startup_taints]
             first = {**first, "spec": {**spec_of(first), "taints": taints}}
