@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dralab.cli._autoscaler import AutoscalerFlags
 from dralab.cli._components import (
     CLUSTER_CIDR,
     CLUSTER_DNS,
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 
 EVERYDAY = (
-    "nodes", "driver", "fleet", "snapshot", "without", "runtime", "kubernetes-version",
-    "data", "listen", "kubeconfig", "tls",
+    "nodes", "driver", "fleet", "autoscaler", "snapshot", "without", "runtime",
+    "kubernetes-version", "data", "listen", "kubeconfig", "tls",
 )  # fmt: skip
 
 
@@ -63,6 +64,7 @@ def up(
         ["fake", "gpu", "nic", "cpu"],
         flags="--driver",
     ),
+    scaling: AutoscalerFlags,
     runtime: str = RUNTIME,
     images: tuple[str, ...] = IMAGE_MAP,
     namespaces: bool = NAMESPACES,
@@ -142,13 +144,17 @@ def up(
         )
     _tell_without_today(profiles, drivers)
     components: list[Component] = [running]
-    if wanted and "nodes" not in left_out:
-        components.append(Nodes(replace(wanted, classic="classic" in profiles)))
+    scaling.check(wanted, profiles, left_out)
+    if scaling and not wanted:
+        wanted = replace(wanted, nodes=0)
+    if (wanted or scaling) and "nodes" not in left_out:
+        run = Nodes(replace(wanted, classic="classic" in profiles))
+        components += [run, *scaling.components(run)]
 
     if options.get("data") is None:
         options["data"] = data_of(snapshot, root)
 
-    bare = not (empty or wanted or snapshot is not None)
+    bare = not (empty or wanted or scaling or snapshot is not None)
 
     def begin(cluster: "Cluster") -> None:
         if bare and "v1" in profiles:

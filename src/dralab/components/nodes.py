@@ -1,7 +1,7 @@
 """Assembles nodes and drivers: kubelets on one manager, drivers in the same process."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from pathlib import Path
@@ -55,9 +55,9 @@ NODES_USER: Final = "system:serviceaccount:kube-system:dralab-nodes"
 class NodeOptions:
     """Which nodes to run, and their drivers and runtime.
 
-    Nodes may be `named` one by one. Without `nodes` there is one, or as many as the fleet's shape
-    has of its own. `drivers` are names of built-in ones, or classes of your own; those that an
-    older generation has in their place run with `classic`. With `root` each node has a directory
+    Nodes may be `named` one by one. Where `nodes` is None there is one, or as many as the fleet's
+    shape has. `drivers` are names of built-in ones, or classes of your own; those that an older
+    generation has in their place run with `classic`. With `root` each node has a directory
     there, named like it, in which real drivers find it as they find a kubelet: `plugins_registry`,
     `plugins`, `cdi`, and its checkpoint. With `namespaces` and a root,
     containers that are processes have mount namespaces, in which the node's paths are those of its
@@ -120,6 +120,31 @@ class Nodes:
         self.manager: Manager | None = None
         self.kubelets: Kubelets | None = None
         self.runtime: ProcessRuntime | None = None
+        self._features: Features = frozenset()
+        # What to do when a node that was added has registered, by its name.
+        self._joined: dict[str, Callable[[Kubelet], None]] = {}
+
+    def add_node(self, spec: "NodeSpec", joined: "Callable[[Kubelet], None]") -> None:
+        """Run one more node, from any thread; `joined` is called once it has registered."""
+
+        def begin() -> None:
+            if self.kubelets is not None:
+                self._joined[spec.name] = joined
+                equip(add(self.kubelets, spec, None), self._features)
+
+        if self.engine is not None:
+            self.engine.soon(begin)
+
+    def remove_node(self, name: str) -> None:
+        """Run a node no more, from any thread; its objects are left to others."""
+
+        def end() -> None:
+            self._joined.pop(name, None)
+            if self.kubelets is not None:
+                self.kubelets.remove_node(name)
+
+        if self.engine is not None:
+            self.engine.soon(end)
 
     def start(self, cluster: NodesHost) -> None:
         """Start, with a running server. ValueError: strangers could run commands there."""
@@ -160,6 +185,15 @@ class Nodes:
             release=cluster.server.resources.kinds.release,
             also=[self._storage(manager, cluster)],
         )
+        self._features = cluster.server.features
+        equipped = kubelets.on_node
+
+        def on_node(kubelet: "Kubelet") -> None:
+            equipped(kubelet)
+            if (joined := self._joined.get(kubelet.name)) is not None:
+                joined(kubelet)
+
+        kubelets.on_node = on_node
         # Logs, commands and ports: the server asks here first.
         cluster.server.nodes.here.append(KubeletPages(kubelets))
         engine.soon(manager.start)
@@ -359,7 +393,7 @@ def names(wanted: NodeOptions) -> list[str]:
         return list(wanted.named)
     if wanted.nodes is None and "fake" in wanted.drivers:
         return [FAKE_NODE]
-    return [f"node-{number}" for number in range(wanted.nodes or 1)]
+    return [f"node-{number}" for number in range(1 if wanted.nodes is None else wanted.nodes)]
 
 
 def count(wanted: NodeOptions) -> int:

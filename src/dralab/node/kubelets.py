@@ -68,6 +68,7 @@ class Kubelets:
         self.runtime = runtime
         self.wipe_after = wipe_after
         self.nodes: dict[str, Kubelet] = {}
+        self._numbers: dict[str, int] = {}
         self.recorder = manager.recorder("kubelet")
         selector = f"spec.nodeName={only}" if only else ""
         self.pods = manager.cache(PODS, field_selector=selector)
@@ -96,9 +97,9 @@ class Kubelets:
         checkpoint: NodeCheckpoint | None = None,
     ) -> Kubelet:
         """Add a node; it is registered once the caches are synced."""
-        kubelet = Kubelet(
-            self, spec, len(self.nodes), directories=directories, checkpoint=checkpoint
-        )
+        # A node that comes again has the address that it had, and no other gets it meanwhile.
+        number = self._numbers.setdefault(spec.name, len(self._numbers))
+        kubelet = Kubelet(self, spec, number, directories=directories, checkpoint=checkpoint)
         self.nodes[spec.name] = kubelet
         self.beats.add(spec.name)
         if self.leases:
@@ -112,10 +113,13 @@ class Kubelets:
         for listener in self.listeners:
             listener.stop()
         for kubelet in self.nodes.values():
-            for life in kubelet.pods.values():
-                for each in life.containers:
-                    if each.container is not None and getattr(each.container, "real", False):
-                        each.container.stop(0)
+            _end_processes(kubelet)
+
+    def remove_node(self, name: str) -> None:
+        """Run a node no more; its objects are left to others."""
+        kubelet = self.nodes.pop(name, None)
+        if kubelet is not None:
+            _end_processes(kubelet)
 
     def find_container(self, pod: JsonDict, container: str) -> RunningContainer | None:
         """Return a container of a pod that runs, or ran, here."""
@@ -378,3 +382,10 @@ class Kubelets:
                 return  # a server of before 1.31 has no such slices
             later = partial(self.wipe, kubelet, driver, min(2 * again, LONGEST_WIPE_DELAY))
             self.manager.engine.after(again, later)
+
+
+def _end_processes(kubelet: Kubelet) -> None:
+    for life in kubelet.pods.values():
+        for each in life.containers:
+            if each.container is not None and getattr(each.container, "real", False):
+                each.container.stop(0)

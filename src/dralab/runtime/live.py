@@ -44,6 +44,10 @@ class LiveEngine:
             ThreadPoolExecutor(workers, thread_name_prefix=f"{name}-offload") if workers else None
         )
 
+    def now(self) -> int:
+        """Return the time of the clock."""
+        return self.clock.now()
+
     def at(self, when: int, action: Action, *, priority: int = NORMAL) -> Event:
         """Run `action` at `when` (ns since the epoch), or next where that has passed."""
         with self._changed:

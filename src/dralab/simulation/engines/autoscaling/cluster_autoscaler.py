@@ -60,6 +60,10 @@ class ClusterAutoscaler(Autoscaler):
             length = min(2 * length, BACKOFF[1]) if length else BACKOFF[0]
             self._backoff[machine.pool] = now + length, length
 
+    def left_alone(self, pool: str) -> int:
+        """Return until when a pool is left alone after a failure."""
+        return self._backoff.get(pool, (0, 0))[0]
+
     # --- more nodes ---------------------------------------------------------------------------
 
     def _scale_up(self, model: ClusterModel) -> bool:
@@ -86,17 +90,17 @@ class ClusterAutoscaler(Autoscaler):
                 self.look(now + 1)
                 return True
             option = self._best(model, left)
-        if option is None:
-            return False
-        self._ask(option.pool.name, option.count)
+            if option is None:
+                self.machines.observer.not_helped(model, left)
+                return False
+        self._ask(option.pool.name, option.count, option.pods)
         return True
 
     def _best(self, model: ClusterModel, pods: Sequence[PodInfo]) -> Expansion | None:
         now = self.events.now()
         rooms = {}
         for pool in self.machines.pools.values():
-            until, _ = self._backoff.get(pool.name, (0, 0))
-            room = self.room(pool.name)
+            until, room = self.left_alone(pool.name), self.room(pool.name)
             if until > now and room > 0:
                 self.waits = True
                 self.look(until)
@@ -105,8 +109,8 @@ class ClusterAutoscaler(Autoscaler):
         options = expansions(model, rooms, pods)
         return best(options, self.rules.expander, self.chance.choice)
 
-    def _ask(self, pool: str, count: int) -> None:
-        self.machines.ask(pool, count)
+    def _ask(self, pool: str, count: int, pods: Sequence[PodInfo] = ()) -> None:
+        self.machines.ask(pool, count, pods)
         self._added = self.events.now()
         self.look()
 

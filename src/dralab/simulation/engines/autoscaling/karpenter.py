@@ -3,14 +3,17 @@
 What it decides is in `capacity.autoscaling.karpenter`.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from dralab.capacity.autoscaling.karpenter import Allowed, Disruption, disruptions, provision
+from dralab.capacity.autoscaling.node_pools import NodePoolRules
 from dralab.capacity.autoscaling.pools import NodePool, add_node, homeless
 from dralab.kernel.clock import SECOND
 from dralab.kernel.events import LOOKING, SCALING, Event
 from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.pods import PodInfo
 from dralab.simulation.engines.autoscaling.loop import Autoscaler
 from dralab.simulation.engines.autoscaling.machines import Machine, Machines
 from dralab.simulation.scenario.pools import KarpenterRules
@@ -78,19 +81,34 @@ class Karpenter(Autoscaler):
             left = homeless(model, pods)
             limits = self._remaining()
             found = provision(model, self._rooms(), left, limits) if left else []
+            helped = {pod.uid for each in found for pod in each.pods}
+            if others := [pod for pod in left if pod.uid not in helped]:
+                self.machines.observer.not_helped(model, others)
         for each in found:
-            self._ask(each.pool.name, each.count)
+            self._ask(each.pool.name, each.count, each.pods)
         if found:
             self.look()
 
-    def _ask(self, pool: str, count: int) -> list[Machine]:
+    def _ask(self, pool: str, count: int, pods: Sequence[PodInfo] = ()) -> list[Machine]:
         """Ask for machines, which go when their NodePool lets them expire."""
-        asked = self.machines.ask(pool, count)
-        after = self.node_pools[self.machines.pools[pool].group].expire_after
-        for machine in asked if after is not None else ():
-            expire = partial(self._expire, machine)
-            self.events.at(machine.asked + (after or 0), expire, priority=SCALING)
+        asked = self.machines.ask(pool, count, pods)
+        for machine in asked:
+            self.adopted(machine)
         return asked
+
+    def adopted(self, machine: Machine) -> None:
+        """Let a machine go when its NodePool lets it expire."""
+        after = self.node_pools[self.machines.pools[machine.pool].group].expire_after
+        if after is not None:
+            due = max(machine.asked + after, self.events.now())
+            self.events.at(due, partial(self._expire, machine), priority=SCALING)
+
+    def set_node_pools(self, node_pools: Sequence[NodePoolRules]) -> None:
+        """Obey these NodePools; of one that is not among them, only nodes stay."""
+        groups = {pool.group for pool in self.machines.pools.values()}
+        left = {name: rules for name, rules in self.node_pools.items() if name in groups}
+        self.node_pools = left | {each.name: each for each in node_pools}
+        self._decided = None
 
     def _expire(self, machine: Machine) -> None:
         if machine.name in self.machines.here and not machine.leaving:

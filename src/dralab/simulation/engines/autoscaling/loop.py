@@ -56,6 +56,11 @@ class Autoscaler(ABC):
     def failed(self, machine: Machine) -> None:
         """Take note of a machine that never came."""
 
+    def adopted(self, machine: Machine) -> None:
+        """Take note of a machine whose node was there already."""
+        del machine
+        self.look()
+
     def changed(self) -> None:
         """Take note that a machine has come, or is gone."""
         self.look()

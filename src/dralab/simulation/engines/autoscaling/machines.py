@@ -1,7 +1,7 @@
 """Machines of node pools: asked for, started, taken back, given up."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from dralab.capacity.autoscaling.pools import NodePool
 from dralab.drivers.driver import Driver
 from dralab.kernel.clock import SECOND
-from dralab.kernel.events import ENDING, SCALING, Events
+from dralab.kernel.events import ENDING, SCALING, Event
 from dralab.kernel.randomness import Randomness
 from dralab.objects.metadata import labels_of, spec_of
 from dralab.objects.taints import NO_SCHEDULE, OF_AUTOSCALER, taints_of
@@ -27,12 +27,33 @@ from dralab.values.json_types import JsonDict
 
 # How often a node that is to go is looked at, until its pods have left.
 DRAINS: Final = SECOND
+# And one that has come, until it can run pods.
+COMES: Final = SECOND // 4
+
+
+class Timers(Protocol):
+    """When things happen: in simulated time, or as the clock on the wall goes."""
+
+    def now(self) -> int:
+        """Return the time, in nanoseconds since the epoch."""
+        ...
+
+    def at(self, when: int, call: Callable[[], None], /, *, priority: int) -> Event:
+        """Call `call` then."""
+        ...
+
+    def after(self, delay: int, call: Callable[[], None], /, *, priority: int) -> Event:
+        """Call `call` when so much time has passed."""
+        ...
 
 
 class PoolHost(Protocol):
     """The nodes and pods of an engine, as far as they come and go with machines."""
 
-    events: Events
+    @property
+    def events(self) -> Timers:
+        """What calls at a time."""
+        ...
 
     def drivers_of(self, node: GpuNode) -> Sequence[Driver]:
         """Return the drivers of a node that may come to be."""
@@ -47,6 +68,10 @@ class PoolHost(Protocol):
 
         `objects` are those of its pool's manifests: the node, and the slices that come late.
         """
+        ...
+
+    def is_ready(self, node: str) -> bool:
+        """Return whether a node, whose devices are due by now, runs pods."""
         ...
 
     def taint(self, node: str, taint: JsonDict, *, add: bool) -> None:
@@ -91,14 +116,37 @@ class Machine:
     reason: str = ""
 
 
+class ScalingObserver:
+    """Is told what an autoscaler decides, and what becomes of machines; this one keeps nothing."""
+
+    def asked(self, machines: Sequence[Machine], pods: Sequence[PodInfo]) -> None:
+        """Note that machines of a pool were asked for, for these pods."""
+
+    def not_helped(self, model: ClusterModel, pods: Sequence[PodInfo]) -> None:
+        """Note that no pool has a node for some pods; the model is that of the decision."""
+
+    def drained(self, machine: Machine) -> None:
+        """Note that a machine's pods have to leave."""
+
+    def gone(self, machine: Machine) -> None:
+        """Note that a machine is gone, or never came."""
+
+
 class Machines:
     """The machines of all pools; those that are always there are there at the beginning."""
 
     def __init__(
-        self, host: PoolHost, *, pools: tuple[ScenarioPool, ...], chance: Randomness, begin: int
+        self,
+        host: PoolHost,
+        *,
+        pools: tuple[ScenarioPool, ...],
+        chance: Randomness,
+        begin: int,
+        observer: ScalingObserver | None = None,
     ) -> None:
         self.host = host
         self.events = host.events
+        self.observer = observer or ScalingObserver()
         self.settings = {pool.name: pool for pool in pools}
         self.chance = chance
         self.delays = Delays(LifeCycle(), chance.stream)
@@ -147,6 +195,30 @@ class Machines:
             group=pool.group,
         )
 
+    # --- pools that come and change -----------------------------------------------------------
+
+    def set_pools(self, pools: Sequence[ScenarioPool]) -> None:
+        """Let there be these pools; of one that is not among them, only machines stay."""
+        wanted = {pool.name: pool for pool in pools}
+        for name, setting in self.settings.items():
+            if name not in wanted and any(each.pool == name for each in self.here.values()):
+                wanted[name] = replace(setting, least=0, most=0)
+        known = self.settings
+        self.pools = {
+            name: self.pools[name] if known.get(name) == pool else self._pool(pool)
+            for name, pool in wanted.items()
+        }
+        self.settings = wanted
+
+    def adopt(self, name: str, pool: str, asked: int) -> Machine:
+        """Take over a machine whose node is there already."""
+        machine = Machine(name, pool, asked, up=self.events.now())
+        self.all.append(machine)
+        self.here[name] = machine
+        self._join(machine)
+        self.events.after(0, partial(self._be_ready, machine), priority=SCALING)
+        return machine
+
     # --- what an autoscaler sees --------------------------------------------------------------
 
     def of(self, pool: str) -> list[Machine]:
@@ -165,8 +237,8 @@ class Machines:
 
     # --- what it does -------------------------------------------------------------------------
 
-    def ask(self, pool: str, count: int) -> list[Machine]:
-        """Ask for machines; each comes after its start-up, or never."""
+    def ask(self, pool: str, count: int, pods: Sequence[PodInfo] = ()) -> list[Machine]:
+        """Ask for machines, for these pods; each comes after its start-up, or never."""
         setting = self.settings[pool]
         asked = []
         for _ in range(count):
@@ -176,6 +248,7 @@ class Machines:
             fails = setting.failure and self.chance.stream("pools").random() < setting.failure
             if not fails:
                 self.events.after(length, partial(self._come, machine), priority=ENDING)
+        self.observer.asked(asked, pods)
         return asked
 
     def give_up(self, machine: Machine, reason: str) -> None:
@@ -185,6 +258,7 @@ class Machines:
     def drain(self, machine: Machine, reason: str) -> None:
         """Let a machine's pods leave, then the machine: nothing new comes to it meanwhile."""
         machine.leaving, machine.reason = True, reason
+        self.observer.drained(machine)
         if machine.up is None:
             self._forget(machine, reason)
         else:
@@ -209,6 +283,8 @@ class Machines:
 
     def _new(self, pool: ScenarioPool, asked: int) -> Machine:
         number = sum(each.pool == pool.name for each in self.all)
+        while f"{pool.name}-{number}" in self.here:
+            number += 1  # one that was adopted
         machine = Machine(f"{pool.name}-{number}", pool.name, asked)
         self.all.append(machine)
         self.here[machine.name] = machine
@@ -249,11 +325,15 @@ class Machines:
         return list(renamed(pool.node, pool.slices, machine.name)) if has_some else []
 
     def _be_ready(self, machine: Machine) -> None:
-        if machine.name in self.here:
-            machine.ready = self.events.now()
-            for taint in self.settings[machine.pool].startup_taints:
-                self.host.taint(machine.name, taint, add=False)
-            self.host.machines_changed()
+        if machine.name not in self.here:
+            return
+        if not self.host.is_ready(machine.name):
+            self.events.after(COMES, partial(self._be_ready, machine), priority=SCALING)
+            return
+        machine.ready = self.events.now()
+        for taint in self.settings[machine.pool].startup_taints:
+            self.host.taint(machine.name, taint, add=False)
+        self.host.machines_changed()
 
     def _notice(self, machine: Machine, notice: int) -> None:
         """A machine will be taken back: its pods are evicted, then it goes with the rest."""
@@ -271,6 +351,7 @@ class Machines:
         if machine.up is not None:
             slices = [item["metadata"]["name"] for item in self._objects(machine)[1:]]
             self.host.remove(machine.name, slices)
+        self.observer.gone(machine)
         self.host.machines_changed()
 
     # --- the end ------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ class SimulatedNodes:
 
     def remove(self, name: str) -> None:
         """Remove a node for good, with all that runs on it."""
-        self.kubelets.nodes.pop(name, None)
+        self.kubelets.remove_node(name)
         self.containers.lose(name)
         for driver in self._drivers[name]:
             self.publisher.forget_driver(driver)
