@@ -11,42 +11,38 @@ from typing import Final, Protocol
 
 from dralab.components.simulated import BEGINNING as CLUSTER_BEGINS
 from dralab.components.simulated import MOMENT
-from dralab.controllers.node_lifecycle import GRACE
 from dralab.kernel.clock import SECOND, ManualClock, from_rfc3339, rfc3339
-from dralab.kernel.events import BEGINNING, DECIDING, ENDING, Event, Events
+from dralab.kernel.events import BEGINNING, DECIDING, Events
 from dralab.kernel.randomness import Randomness
-from dralab.objects.claims import allocation_of, claim_names, results_of
-from dralab.objects.metadata import NamespacedName, key_of, spec_of, uid_of
+from dralab.objects.claims import results_of
+from dralab.objects.metadata import NamespacedName, spec_of
 from dralab.objects.pod_groups import POD_GROUP, least_of
-from dralab.objects.taints import leaves_at, taints_of
 from dralab.runtime.resources import POD_GROUPS
 from dralab.scheduler.attempts import Attempts
 from dralab.scheduler.queue import FLUSH_PERIOD, QueuedPod, SchedulingQueue
 from dralab.scheduler.waiting_pods import WaitingPods
-from dralab.scheduling.allocatable import ClaimPlan
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import ClusterChange
 from dralab.scheduling.scores import KUBERNETES
 from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
 from dralab.scheduling.topology import is_awaited
-from dralab.simulation.engines.cluster.faults import rule_of, taint_of
 from dralab.simulation.engines.cluster.queues import AdmissionQueues
 from dralab.simulation.engines.cluster.tasks import ClusterTask, ClusterTasks
 from dralab.simulation.engines.fast.admitted import AdmittedObjects, PodRefusedError
 from dralab.simulation.engines.fast.claim_book import ClaimBook
-from dralab.simulation.engines.objects import GPU_PREFIX, UNREACHABLE, taints_of_a_lost_node
+from dralab.simulation.engines.fast.nodes import RunNodes
+from dralab.simulation.engines.fast.object_feed import ObjectFeed
+from dralab.simulation.engines.objects import GPU_PREFIX
 from dralab.simulation.lifecycle.agenda import Agenda
-from dralab.simulation.lifecycle.model import Fault, Quotas, RunConditions
+from dralab.simulation.lifecycle.model import Quotas, RunConditions
 from dralab.simulation.lifecycle.pod_lives import PodLives
 from dralab.simulation.scenario.manifests import Arrival
-from dralab.simulation.scenario.recorded import pod_running
-from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.json_types import JsonDict
 
 # A whole cluster needs so long before its run begins; times of day decide where seconds end.
 STARTED: Final = from_rfc3339(CLUSTER_BEGINS)
 BEGIN: Final = STARTED + MOMENT + SECOND
 GATE: Final = ("simulation.dralab.dev/quota",)
-Taint = tuple[str, str, str]
 
 
 class PodObserver(Protocol):
@@ -70,7 +66,7 @@ class PodObserver(Protocol):
 
 
 class FastSimulation:
-    """One run. `go` may be called again after a stop. The `nodes` have so many GPUs."""
+    """One run. `go` may be called again after a stop. `gpus` are how many each node has."""
 
     def __init__(
         self,
@@ -80,7 +76,7 @@ class FastSimulation:
         tasks: ClusterTasks,
         *,
         how: RunConditions,
-        nodes: Mapping[str, int],
+        gpus: Mapping[str, int],
         arrivals: Sequence[Arrival] = (),
         changes: Sequence[Arrival] = (),
     ) -> None:
@@ -108,23 +104,14 @@ class FastSimulation:
         self.observer: PodObserver | None = None
         self.steps = 0
         self.placed: dict[str, PodPlacement] = {}
+        self.nodes = RunNodes(self, self.agenda)
+        self.objects = ObjectFeed(self)
         self._devices: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._pods: dict[str, PodInfo] = {}
         self._lacking: list[ClusterTask] = []
-        self._silent: dict[str, Event | None] = {}
-        self._stranded: dict[str, list[PodPlacement]] = {}
-        self._since: dict[str, dict[Taint, int]] = {}
-        self._allocated: dict[NamespacedName, JsonObject | None] = {}
-        self._rules = 0
         self._woken = False
         self._flush = _next_flush(BEGIN)
-        self.agenda.methods |= {"silence": self._fall_silent, "leave": self._time_to_leave}
-        # Of one instant, objects come before the pods that may name them.
-        for arrival in changes:
-            self.events.at(BEGIN + arrival.when, partial(self._change, arrival), priority=BEGINNING)
-        for arrival in arrivals:
-            bring = partial(self._bring, arrival, is_recorded=bool(changes))
-            self.events.at(BEGIN + arrival.when, bring, priority=BEGINNING)
+        self.objects.plan(arrivals, changes, BEGIN)
         # Pods arrive one after the other; an event for each of a million takes its place.
         self._to_come = iter(sorted(tasks.records, key=lambda task: task.pod.arrives))
         self._arrivals = self.events.reserve(len(tasks.records))
@@ -134,114 +121,8 @@ class FastSimulation:
                 self.events.at(
                     BEGIN + task.pod.leaves, partial(self._leave, task), priority=BEGINNING
                 )
-        self.lives.plan_outages(nodes, BEGIN)
-        for fault in how.faults:
-            if not fault.is_outage:
-                self.events.at(BEGIN + fault.at, partial(self._begin_fault, fault), priority=ENDING)
-
-    def bring(self, body: JsonObject, where: str) -> None:
-        """Create an object, as the server stores it."""
-        made = self.admitted.create(body, where)
-        if made is None:
-            return
-        kind, name = str(made["kind"]), made["metadata"]["name"]
-        match kind:
-            case "DeviceClass":
-                self.state.demands.put_class(name, made)
-                self.state.devices.put_class(name, made)
-                self.changed(ClusterChange.DEVICES)
-            case "ResourceSlice":
-                self.state.devices.put_slice(name, made)
-                self.changed(ClusterChange.DEVICES)
-            case "DeviceTaintRule":
-                self._put_rule(name, made)
-            case "ResourceClaim":
-                self.claims.put(made)
-                self.waiting.wake_for_claim(key_of(made))
-            case "PodGroup" | "CompositePodGroup":
-                self.state.groups.put(kind, made)
-                for group in self.state.groups.leaves(kind, made):
-                    self.waiting.wake_for_group(group)
-            case "ResourceClaimTemplate":
-                lacking, self._lacking = self._lacking, []
-                for task in lacking:
-                    self._follow_claims(task)
-            case _:
-                pass  # no scheduler reads it; admission may have
-
-    def take_over(self, body: JsonDict) -> None:
-        """Begin with an object of a recorded history: a pod keeps its node and its devices."""
-        if not self.admitted.created.knows(body):
-            return
-        body = self.admitted.created.without_gates(body)
-        match body["kind"]:
-            case "PodGroup" | "ResourceClaimTemplate":
-                self.bring(body, "fleet")
-            case "ResourceClaim":
-                self._allocated[key_of(body)] = allocation_of(body)
-                self.claims.put({**body, "status": {}})
-            case "Pod":
-                self._take_over_pod(body)
-            case _:
-                pass  # `unsupported.left_out` says so
-
-    def _take_over_pod(self, body: JsonDict) -> None:
-        pod, number = pod_running(body), len(self.tasks.records)
-        task = ClusterTask(pod, number, name=pod.name)
-        task.created, task.uid = self.events.now(), uid_of(body)
-        self.tasks.records.append(task)
-        self.tasks.by_uid[task.uid] = self.lives.tasks[task.key] = task
-        self.tasks.wait(task, 1)
-        node = spec_of(body)["nodeName"]
-        info = self.admitted.running(task.pod, body)
-        plans = []
-        for name in claim_names(body):
-            key = NamespacedName(task.pod.namespace, name)
-            claim, allocation = self.claims.get(key), self._allocated.get(key)
-            if claim is not None and allocation is not None:
-                consumer = {"resource": "pods", "name": task.name, "uid": task.uid}
-                plans.append(ClaimPlan(claim, consumer, allocation))
-        info = self.state.settled(info, self.state.table.row_of[node])
-        placement = PodPlacement(info, node, tuple(plans))
-        self.state.assume_placement(placement)
-        self.place(None, placement)
-
-    def _bring(self, arrival: Arrival, *, is_recorded: bool) -> None:
-        if not is_recorded or not self.admitted.change(arrival):
-            self.bring(arrival.body, "workload")
-
-    def _change(self, arrival: Arrival) -> None:
-        """Let a node of a recorded history come, change or go, or what belongs to one."""
-        body = dict(arrival.body)
-        name, now = body["metadata"]["name"], None if arrival.gone else body
-        match body["kind"]:
-            case "Node":
-                self._change_node(name, now)
-            case "ResourceSlice":
-                self.state.devices.put_slice(name, now)
-                self.changed(ClusterChange.DEVICES)
-            case "DeviceClass":
-                self.state.demands.put_class(name, now)
-                self.state.devices.put_class(name, now)
-                self.changed(ClusterChange.DEVICES)
-            case "DeviceTaintRule":
-                self._put_rule(name, now)
-            case _:
-                pass  # it is none of the fleet
-
-    def _change_node(self, name: str, body: JsonDict | None) -> None:
-        table = self.state.table
-        if body is None:
-            for task in self.tasks_on(name):
-                self.end_run(task.uid, "its node is gone")
-            table.remove_node(name)
-            return
-        known = name in table.row_of
-        taints: list[JsonObject] = list(taints_of(body))
-        held = self.taints_on(name) if known else taints
-        if table.put_node({**body, "spec": {**spec_of(body), "taints": held}}):
-            self.changed(ClusterChange.NODE)
-        self.retaint(name, taints)
+        self.lives.plan_outages(gpus, BEGIN)
+        self.objects.plan_faults(how.faults, BEGIN)
 
     def go(
         self,
@@ -351,6 +232,12 @@ class FastSimulation:
                 self.waiting.wake_for_group(group)
         self.wake()
 
+    def template_created(self) -> None:
+        """Create the claims of pods that lacked a template."""
+        lacking, self._lacking = self._lacking, []
+        for task in lacking:
+            self._follow_claims(task)
+
     def _follow_claims(self, task: ClusterTask) -> None:
         """Create the missing claims of a waiting pod, if their templates exist by now."""
         item = self.queue.get(task.uid)
@@ -432,8 +319,12 @@ class FastSimulation:
     def give_back(self, pod: PodInfo, claims: list[JsonDict]) -> None:
         """Do nothing: claims are given back by the pods that used them."""
 
-    def place(self, item: QueuedPod | None, placement: PodPlacement) -> None:
+    def place(self, item: QueuedPod, placement: PodPlacement) -> None:
         """Bind a pod: its life on the node begins."""
+        self.run_on(placement, item.pod)
+
+    def run_on(self, placement: PodPlacement, asked: PodInfo | None = None) -> None:
+        """Begin a pod's life on a node, whatever it `asked` for."""
         pod, node = placement.pod, placement.node
         task = self.tasks.by_uid[pod.uid]
         self.waiting.remove_pod(pod.uid)
@@ -454,15 +345,22 @@ class FastSimulation:
         kept = tuple(plan for plan in placement.plans if not self.claims.is_made_for(pod, plan))
         self.placed[pod.uid] = PodPlacement(pod, node, kept, placement.volumes)
         self.tasks.wait(task, -1)
-        self.lives.bind(task, node, silent=node in self._silent)
+        self.lives.bind(task, node, silent=self.nodes.is_silent(node))
         self.tasks.count_held(task, 1)
         if self.observer is not None:
-            self.observer.pod_placed(pod if item is None else item.pod, placement)
-        if self._since.get(node):
-            self._let_leave(task, node)
+            self.observer.pod_placed(asked or pod, placement)
+        self.nodes.pod_bound(task, node)
         self.changed(ClusterChange.POD_PLACED, lambda waiting: is_awaited(waiting, pod))
 
     # --- what a life does to nodes ------------------------------------------------------------
+
+    def lose(self, node: str) -> None:
+        """Take a node down."""
+        self.nodes.lose(node)
+
+    def restore(self, node: str) -> None:
+        """Bring a node back."""
+        self.nodes.restore(node)
 
     def start(self, task: ClusterTask) -> None:
         """Do nothing: starting a pod only changes its record."""
@@ -474,10 +372,10 @@ class FastSimulation:
         self.tasks.count_held(task, -1)
         if self.observer is not None:
             self.observer.pod_left(task.uid, placement.node)
-        if placement.node in self._silent:
-            self._stranded.setdefault(placement.node, []).append(self._marked(placement))
+        if self.nodes.is_silent(placement.node):
+            self.nodes.strand(self._marked(placement))
         else:
-            self._vacate(placement)
+            self.vacate(placement)
         if self.admission.has(task.pod):
             self.admission.release_task(task)
 
@@ -492,7 +390,8 @@ class FastSimulation:
         table.add_pod(placement.node, leaving)
         return replace(placement, pod=leaving)
 
-    def _vacate(self, placement: PodPlacement) -> None:
+    def vacate(self, placement: PodPlacement) -> None:
+        """Free what a pod held on its node."""
         pod, devices = placement.pod, self.state.devices
         held = devices.version
         self.state.forget_placement(placement)
@@ -557,114 +456,7 @@ class FastSimulation:
         if task is not None and uid in self.placed:
             self.lives.evict(task, reason)
 
-    # --- nodes --------------------------------------------------------------------------------
-
-    def lose(self, node: str) -> None:
-        """Take a node down: its pods stop, which is noticed later."""
-        self._silent[node] = self.agenda.schedule(
-            self.events.now() + GRACE, ENDING, "silence", node
-        )
-        for task in self.tasks_on(node):
-            self.lives.interrupt(task, "its node went down")
-
-    def restore(self, node: str) -> None:
-        """Bring a node back: its pods that were not evicted are restarted."""
-        self.agenda.cancel(self._silent.pop(node))
-        self.retaint(node, [t for t in self.taints_on(node) if t["key"] != UNREACHABLE])
-        for placement in self._stranded.pop(node, ()):
-            self._vacate(placement)
-        for task in self.tasks_on(node):
-            self.lives.resume(task)
-
-    def _fall_silent(self, node: str) -> None:
-        """Taint a node that has been silent for the grace period."""
-        self._silent[node] = None
-        now = self.events.now()
-        lost = taints_of_a_lost_node(now - now % SECOND)
-        self.retaint(node, [*self.taints_on(node), *lost])
-
-    def tasks_on(self, node: str) -> list[ClusterTask]:
-        """Return the tasks on a node."""
-        table = self.state.table
-        uids = table.pods[table.row_of[node]]
-        return [task for uid in uids if (task := self.tasks.by_uid.get(uid)) is not None]
-
-    def taints_on(self, node: str) -> Sequence[JsonObject]:
-        """Return the taints of a node; none if it has gone."""
-        table = self.state.table
-        row = table.row_of.get(node)
-        return () if row is None else taints_of(table.objects[row] or {})
-
-    def retaint(self, node: str, taints: list[JsonObject]) -> None:
-        """Give a node these taints; pods that do not tolerate them leave."""
-        table = self.state.table
-        obj = table.objects[table.row_of[node]] or {}
-        if taints == list(taints_of(obj)):
-            return
-        known, now = self._since.get(node, {}), self.events.now()
-        self._since[node] = {
-            key: from_rfc3339(taint["timeAdded"]) if taint.get("timeAdded") else known.get(key, now)
-            for taint in taints
-            if taint.get("effect") == "NoExecute"
-            for key in [_identity(taint)]
-        }
-        if table.put_node({**obj, "spec": {**spec_of(obj), "taints": taints}}):
-            self.changed(ClusterChange.NODE)
-        # In the order in which a controller lists the pods of a node.
-        for task in sorted(self.tasks_on(node), key=lambda task: (task.pod.namespace, task.name)):
-            self._let_leave(task, node)
-
-    def _leaves_at(self, task: ClusterTask, node: str) -> int | None:
-        placement = self.placed.get(task.uid)
-        if placement is None or task.bound is None:
-            return None
-        since = self._since.get(node, {})
-        taints = [(taint, since.get(_identity(taint), 0)) for taint in self.taints_on(node)]
-        return leaves_at(placement.pod.tolerations, taints, task.bound - task.bound % SECOND)
-
-    def _let_leave(self, task: ClusterTask, node: str) -> None:
-        when = self._leaves_at(task, node)
-        if when is not None:
-            later = max(when, self.events.now())
-            self.agenda.schedule(later, BEGINNING, "leave", task.key, attempts=task.attempts)
-
-    def _time_to_leave(self, key: str, attempts: int) -> None:
-        task = self.lives.tasks[key]
-        if task.attempts != attempts or task.uid not in self.placed:
-            return
-        when = self._leaves_at(task, task.node)
-        if when is not None and when <= self.events.now():
-            self.end_run(task.uid, task.reason or "evicted or preempted")
-
-    # --- other faults -------------------------------------------------------------------------
-
-    def _begin_fault(self, fault: Fault) -> None:
-        if fault.device or not fault.node:
-            self._rules += 1
-            name = f"fault-{self._rules}"
-            self._put_rule(name, rule_of(fault, name))
-            mend = partial(self._put_rule, name, None)
-        else:
-            self._taint_node(fault, add=True)
-            mend = partial(self._taint_node, fault, add=False)
-        if fault.duration is not None:
-            self.events.after(fault.duration, mend, priority=ENDING)
-
-    def _put_rule(self, name: str, rule: JsonDict | None) -> None:
-        self.state.devices.put_rule(name, rule)
-        self.changed(ClusterChange.DEVICES)
-
-    def _taint_node(self, fault: Fault, *, add: bool) -> None:
-        taint = taint_of(fault)
-        same = (taint["key"], taint["effect"])
-        others = [t for t in self.taints_on(fault.node) if (t["key"], t["effect"]) != same]
-        self.retaint(fault.node, [*others, taint] if add else others)
-
 
 def _next_flush(when: int) -> int:
     """Return the next time at which a live scheduler retries overdue pods."""
     return when + (STARTED - when) % FLUSH_PERIOD
-
-
-def _identity(taint: JsonObject) -> Taint:
-    return taint["key"], taint.get("value") or "", taint["effect"]

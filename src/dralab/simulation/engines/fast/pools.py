@@ -109,7 +109,7 @@ class FastPools:
         """Create an object unless it is there."""
         is_class = body["kind"] == "DeviceClass"
         if not is_class or self.simulation.admitted.stored(CLASSES, key_of(body)) is None:
-            self.simulation.bring(body, "fleet")
+            self.simulation.objects.bring(body, "fleet")
 
     def join(self, node: GpuNode, objects: Sequence[JsonDict], late: int) -> None:
         """Add a node, and its devices so long after it."""
@@ -125,7 +125,7 @@ class FastPools:
                 for name, wire in slices_of(driver):
                     simulation.state.devices.put_slice(name, wire)
             for item in objects[1:]:
-                simulation.bring(item, "fleet")
+                simulation.objects.bring(item, "fleet")
             simulation.changed(ClusterChange.DEVICES)
 
         if simulation.state.table.put_node(ready_node(node_spec(node), given)):
@@ -142,15 +142,13 @@ class FastPools:
 
     def taint(self, node: str, taint: JsonDict, *, add: bool) -> None:
         """Taint a node, or take the taint away."""
-        known = self.simulation.taints_on(node)
+        known = self.simulation.nodes.taints_on(node)
         others = [each for each in known if each["key"] != taint["key"]]
-        self.simulation.retaint(node, [*others, taint] if add else others)
+        self.simulation.nodes.retaint(node, [*others, taint] if add else others)
 
     def evict(self, node: str) -> bool:
         """Let the pods of a node leave."""
-        pods = sorted(
-            self.simulation.tasks_on(node), key=lambda task: (task.pod.namespace, task.name)
-        )
+        pods = self.simulation.nodes.tasks_by_name(node)
         for task in pods:
             self.simulation.end_run(task.uid, REASON)
         return bool(pods)
@@ -159,7 +157,7 @@ class FastPools:
         """Remove a node; what runs on it stops, and is noticed as a controller does it."""
         del slices
         simulation, now = self.simulation, self.events.now()
-        tasks = simulation.tasks_on(node)
+        tasks = simulation.nodes.tasks_on(node)
         for task in tasks:
             simulation.lives.interrupt(task, "its node went down")
         if tasks:

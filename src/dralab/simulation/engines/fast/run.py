@@ -67,15 +67,15 @@ class FastRun:
             admitted,
             self.tasks,
             how=scenario.conditions,
-            nodes={node.name: node.gpus for node in nodes},
+            gpus={node.name: node.gpus for node in nodes},
             arrivals=scenario.work.objects,
             changes=scenario.fleet.changes,
         )
         for body in CreatedObjects.ordered(scenario.fleet.objects):
-            self.simulation.bring(body, "fleet")
+            self.simulation.objects.bring(body, "fleet")
         for body in self.inventory.classes():
             if admitted.stored(CLASSES, key_of(body)) is None:
-                self.simulation.bring(body, "fleet")
+                self.simulation.objects.bring(body, "fleet")
         self.inventory.load(state, lambda name: admitted.stored(NODES, NamespacedName("", name)))
         ledger = None
         if gpus_are == "shares":
@@ -84,7 +84,7 @@ class FastRun:
             self.tasks.follow_gpus(GpuUsage(nodes, work, ledger))
         state.choice = self._choice(state, ledger)
         for body in scenario.fleet.running:
-            self.simulation.take_over(body)
+            self.simulation.objects.take_over(body)
         for arrival in scenario.fleet.changes:
             if arrival.body["kind"] == "ResourceSlice":
                 admitted.created.expect(arrival.body)
