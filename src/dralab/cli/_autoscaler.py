@@ -22,7 +22,7 @@ class AutoscalerFlags:
     """Which autoscaler runs, and with which rules and pools."""
 
     autoscaler: str | None = opt(
-        "Add nodes for pending pods, remove idle ones: cluster-autoscaler.",
+        "Add nodes for pods as cluster-autoscaler does.",
         AUTOSCALERS,
         metavar="NAME",
     )
