@@ -187,6 +187,11 @@ class Run:
         return ColumnTable(outputs.TASK_COLUMNS, outputs.task_rows(self.result))
 
     @property
+    def stays(self) -> ColumnTable:
+        """In rounds, a row for each time that a task had GPUs: from when to when, and which."""
+        return ColumnTable(outputs.STAY_COLUMNS, outputs.stay_rows(self.result))
+
+    @property
     def samples(self) -> ColumnTable:
         """The state after each change: waiting, running, use in milli, memory in bytes."""
         return ColumnTable(outputs.sample_columns(self.result), outputs.sample_rows(self.result))

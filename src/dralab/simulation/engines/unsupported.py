@@ -31,17 +31,27 @@ ONLY_IN_A_CLUSTER: Final = frozenset(
 
 
 def refuse_for_jobs(
-    file: Path, conditions: RunConditions, why: str = "this scheduler places rigid jobs"
+    file: Path,
+    conditions: RunConditions,
+    why: str = "this scheduler places rigid jobs",
+    *,
+    outages: bool = False,
 ) -> None:
-    """Raise InputError for faults, queues and a life cycle: rigid jobs have none."""
+    """Raise InputError for faults, queues and a life cycle: rigid jobs have none.
+
+    With `outages`, nodes may go down; then all the pods of a gang lose their run together.
+    """
     life = conditions.life
     between = (*life.start, *life.release)
+    if outages:
+        faults = any(not fault.is_outage for fault in conditions.faults)
+    else:
+        faults = bool(conditions.faults) or conditions.random_faults is not None
+    gangs = life.gangs == "wait" if outages else life.gangs != "alone"
     given = {
-        "faults": bool(conditions.faults) or conditions.random_faults is not None,
+        "faults": faults,
         "queues": bool(conditions.quotas),
-        "lifecycle": bool(
-            life.failure or life.gangs != "alone" or any(s.delay or s.jitter for s in between)
-        ),
+        "lifecycle": bool(life.failure or gangs or any(s.delay or s.jitter for s in between)),
         "scheduler.strict_order": conditions.blocking,
     }
     for where, found in given.items():
@@ -52,10 +62,8 @@ def refuse_for_jobs(
 def refuse_in_rounds(scenario: Scenario) -> None:
     """Raise InputError for what rounds of time slices do not act out."""
     file, conditions = scenario.file, scenario.conditions
-    refuse_for_jobs(file, conditions, "in rounds, trainings share GPUs in turns")
-    if conditions.life.checkpoint:
-        problem = "is not for rounds: each ends with a checkpoint"
-        raise InputError(file, problem, where="lifecycle.checkpoint")
+    why = "in rounds, trainings share GPUs in turns, and only nodes fail"
+    refuse_for_jobs(file, conditions, why, outages=True)
     if not any(node.gpus for node in scenario.fleet.as_nodes()):
         raise InputError(file, "has no GPUs, which trainings share in rounds", where="fleet")
     if scenario.fleet.running or scenario.work.objects:
@@ -77,8 +85,6 @@ def _beyond_rounds(pod: Pod) -> Iterator[str]:
         yield "needs a `duration`: in rounds a task ends when its work is done"
     if pod.request.labels or pod.topology:
         yield "asks for nodes by labels, which rounds do not heed"
-    if pod.checkpoint is not None:
-        yield "has a `checkpoint`: in rounds each round ends with one"
 
 
 def refuse_trainings(scenario: Scenario) -> None:

@@ -128,8 +128,11 @@ class LifeCycle:
 
     def kept(self, pod: Pod, work: int) -> int:
         """Return how much of the work of a lost run its checkpoints keep."""
-        every = self.checkpoint if pod.checkpoint is None else pod.checkpoint
-        return work // every * every if every else 0
+        return whole_parts(work, self.checkpoint_of(pod))
+
+    def checkpoint_of(self, pod: Pod) -> int:
+        """Return after how much work a pod writes a checkpoint; 0: it writes none."""
+        return self.checkpoint if pod.checkpoint is None else pod.checkpoint
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -141,6 +144,11 @@ class LifeCycle:
             *self.release,
             Stage(name="released", then="leave"),
         )
+
+
+def whole_parts(work: int, every: int) -> int:
+    """Return how much work is kept with a checkpoint after `every` part of it (0: none)."""
+    return work // every * every if every else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,9 @@
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -18,6 +18,7 @@ TASK_COLUMNS: Final = (
     "id", "user", "state", "submitted", "bound", "started", "ended", "wait", "run", "turnaround",
     "bounded_slowdown", "width", "gpu_milli", "places", "evictions", "reason",
 )  # fmt: skip
+STAY_COLUMNS: Final = ("id", "started", "ended", "places")
 NODE_COLUMNS: Final = ("name", "pool", "price", "asked", "ready", "gone", "hours", "reason")
 SAMPLE_COLUMNS: Final = ("time", *StateSample._fields[1:-1])
 Row = tuple[Any, ...]
@@ -44,8 +45,8 @@ def check(
 def write(result: Result, folder: Path, *, parquet: bool | None = None) -> list[Path]:
     """Write `summary.json`, `tasks.csv` and `samples.csv`; the same run gives the same bytes.
 
-    With pools of nodes there is `nodes.csv`, too. `parquet` None: the tables as Parquet, too, where
-    the extra is installed.
+    With pools of nodes there is `nodes.csv`, too, and with tasks that ran in turns `stays.csv`.
+    `parquet` None: the tables as Parquet, too, where the extra is installed.
     """
     if parquet is None:
         parquet = has("parquet")
@@ -60,6 +61,8 @@ def write(result: Result, folder: Path, *, parquet: bool | None = None) -> list[
     }
     if result.nodes:
         tables["nodes"] = NODE_COLUMNS, node_rows(result)
+    if stays := stay_rows(result):
+        tables["stays"] = STAY_COLUMNS, stays
     for name, (columns, rows) in tables.items():
         paths.append(folder / f"{name}.csv")
         write_csv(paths[-1], columns, rows)
@@ -112,6 +115,20 @@ def task_rows(result: Result) -> list[Row]:
             )
         )
     return rows
+
+
+def stay_rows(result: Result) -> list[Row]:
+    """Return a row each time that a task in turns with others had GPUs; times in seconds."""
+    return [
+        (
+            task.id,
+            _seconds(stay.since),
+            _seconds(stay.until),
+            " ".join(result.lanes[lane] for lane in stay.lanes),
+        )
+        for task in result.tasks
+        for stay in task.stays
+    ]
 
 
 def sample_columns(result: Result) -> list[str]:
@@ -167,9 +184,20 @@ def _cell(value: Any) -> str:
 TASKS: Final = ("id", "state", "submitted", "started", "ended", "places")
 
 
+class WrittenStay(NamedTuple):
+    """When a task had GPUs, in seconds, and which."""
+
+    started: float | None
+    ended: float | None
+    places: Sequence[str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenTask:
-    """A task as it was written: times in seconds, None if they never came; names of lanes."""
+    """A task as it was written: times in seconds, None if they never came; names of lanes.
+
+    One that ran in turns with others is there once for each of its stays.
+    """
 
     id: str
     state: str
@@ -177,6 +205,16 @@ class WrittenTask:
     started: float | None
     ended: float | None
     places: Sequence[str]
+
+    def in_turns(self, stays: Iterable[WrittenStay]) -> Iterator["WrittenTask"]:
+        """Yield it once for each stay; after the first it waits from the end of the last one."""
+        task = None
+        for stay in stays:
+            submitted = self.submitted if task is None else task.ended
+            task = replace(self, submitted=submitted, **stay._asdict())
+            yield task
+        if task is None:
+            yield self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,12 +235,19 @@ def as_written(result: Result) -> WrittenRun:
         columns=sample_columns(result),
         samples=sample_rows(result),
         tasks=[
-            WrittenTask(
+            each
+            for task in result.tasks
+            for each in WrittenTask(
                 id=task.id, state=task.state, submitted=task.submitted / SECOND,
                 started=_seconds(task.started), ended=_seconds(task.ended),
                 places=[result.lanes[lane] for lane in task.lanes],
+            ).in_turns(
+                WrittenStay(
+                    stay.since / SECOND, stay.until / SECOND,
+                    [result.lanes[lane] for lane in stay.lanes],
+                )
+                for stay in task.stays
             )
-            for task in result.tasks
         ],
         problems=(),
     )  # fmt: skip
@@ -219,16 +264,19 @@ def read_run(folder: Path) -> WrittenRun:
         raise InputError(path, f"is not a summary of a run: {error}") from None
     if not isinstance(summary, dict) or not isinstance(summary.get("metrics"), dict):
         raise InputError(path, "is not a summary of a run: it has no metrics")
-    tasks = []
+    stays: dict[str, list[WrittenStay]] = {}
+    if (folder / "stays.csv").exists():
+        for row in _rows(folder / "stays.csv", STAY_COLUMNS, problems):
+            stays.setdefault(row["id"], []).append(_stay(row))
+    tasks: list[WrittenTask] = []
     for row in _rows(folder / "tasks.csv", TASKS, problems):
-        times = [_number(row[name]) for name in ("submitted", "started", "ended")]
-        places = row["places"].split()
-        tasks.append(
-            WrittenTask(
-                id=row["id"], state=row["state"], submitted=times[0], started=times[1],
-                ended=times[2], places=places,
-            )
-        )  # fmt: skip
+        task = WrittenTask(
+            id=row["id"],
+            state=row["state"],
+            submitted=_number(row["submitted"]),
+            **_stay(row)._asdict(),
+        )
+        tasks += task.in_turns(stays.get(task.id, ()))
     samples: list[list[float]] = []
     columns: Sequence[str] = SAMPLE_COLUMNS
     for row in _rows(folder / "samples.csv", SAMPLE_COLUMNS, problems):
@@ -273,6 +321,10 @@ def _are_numbers(row: Mapping[str, str]) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _stay(row: Mapping[str, str]) -> WrittenStay:
+    return WrittenStay(_number(row["started"]), _number(row["ended"]), row["places"].split())
 
 
 def _number(text: str) -> float | None:

@@ -92,6 +92,7 @@ TRAINING: Final = Table(
             default=1.0,
         ).checked(_above_0),
         "startup": duration("Lost whenever it gets other GPUs.", default=0),
+        "checkpoint": duration("Time between checkpoints, in place of that of `lifecycle`."),
         "user": label(default=""),
         "queue": label(default=""),
     },
@@ -124,6 +125,7 @@ def pods(entries: Sequence[Given], *, profiles: bool) -> Iterator[Pod]:
                 user=entry.user,
                 queue=entry.queue,
                 startup=entry.startup,
+                checkpoint=entry.checkpoint,
                 training=work,
             )
 

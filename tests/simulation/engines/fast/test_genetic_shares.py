@@ -49,7 +49,9 @@ def rounds(seed, times, leaves):
     jobs = runs()
     for time in times:
         jobs = [job for job in jobs if (job.job.name, time) != leaves]
-        run = SimpleNamespace(active=jobs, capacity={"": NODES * GPUS}, now=time * SECOND)
+        run = SimpleNamespace(
+            active=jobs, capacity={"": NODES * GPUS}, now=time * SECOND, down=lambda _: ()
+        )
         given = {grant.jobs[0].number: grant for grant in policy.grants(run)}
         for job in jobs:
             held, grant = job.gpus, given.get(job.number)

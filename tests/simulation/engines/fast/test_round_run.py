@@ -356,8 +356,6 @@ def test_a_wrong_answer_is_told_with_its_method(method, answer, told):
         ({"steps": 1}, {"scheduler": "rounds:optimus"}, "the fleet has v100, k80"),
         ({"steps": 1}, {"scheduler": "rounds:pollux"}, "the fleet has v100, k80"),
         ({"steps": 1}, {"scheduler": "rounds:sia"}, "goes by goodput"),
-        ({"steps": 1}, {"faults": [{"at": 1, "node": "fast"}]}, "faults: is for pods; in rounds"),
-        ({"steps": 1}, {"lifecycle": {"checkpoint": "1m"}}, "each ends with a checkpoint"),
         ({"steps": 1}, {"fleet": {"nodes": [{"cpu": 1}]}}, "fleet: has no GPUs"),
     ],
 )  # fmt: skip
@@ -375,7 +373,6 @@ def test_what_rounds_cannot_do_is_refused(training, more, told):
         ({"duration": "1m"}, "rounds share whole GPUs"),
         ({"gpus": 1, "gpu_milli": 500, "duration": "1m"}, "rounds share whole GPUs"),
         ({"gpus": 1, "duration": "1m", "node_labels": {"a": "b"}}, "by labels"),
-        ({"gpus": 1, "duration": "1m", "checkpoint": "1m"}, "each round ends with one"),
     ],
 )
 def test_pods_that_rounds_cannot_run_are_refused(pod, told):

@@ -64,10 +64,13 @@ class GeneticShares(RoundPolicy[Training]):
         """Return the GPUs of each training in the round that begins."""
         jobs = sorted(runs_of(run), key=lambda job: (job.served, job.job.arrives))
         [model] = run.capacity
+        free = np.full(self.nodes, self.gpus)
+        free[list(run.down(model))] = 0
         self.chance.seed(self.chance.randint(SEEDS))
         held = np.array([self._held(job) for job in jobs])
-        problem = _Problem(jobs, held, model, run.now, self.gpus)
-        found = _evolved(problem, self._begin(jobs, held), self.chance)
+        problem = _Problem(jobs, held, model, run.now, free)
+        begin = np.minimum(self._begin(jobs, held), free)
+        found = _evolved(problem, begin, self.chance)
         self._states, self._jobs = found.states[found.best], jobs
         chosen = self._states[found.objectives[found.best, 0].argmin()]
         every = np.arange(self.nodes)
@@ -93,16 +96,20 @@ class GeneticShares(RoundPolicy[Training]):
 
 
 class _Problem:
-    """What is optimised in one round: states of `jobs` that hold GPUs, on nodes with `gpus`."""
+    """What is optimised in one round: states of `jobs` that hold GPUs, on nodes with `free` ones.
+
+    A node has `gpus` of them, or none while it is down.
+    """
 
     def __init__(
-        self, jobs: Sequence[TrainingRun], held: Whole, model: str, now: int, gpus: int
+        self, jobs: Sequence[TrainingRun], held: Whole, model: str, now: int, free: Whole
     ) -> None:
         self.held = held
-        self.gpus = gpus
+        self.free = free
+        self.gpus = gpus = int(free.max())
         self.most = np.array([job.most_useful() for job in jobs])
         count, nodes = held.shape
-        fair = -(-nodes * gpus // count)
+        fair = -(-int(free.sum()) // count)
         # By the number of its nodes and GPUs.
         self.speedups = np.zeros((count, nodes + 1, self.most.max() + 1))
         for job, table, most in zip(jobs, self.speedups, self.most.tolist(), strict=True):
@@ -138,7 +145,7 @@ class _Problem:
         states = np.where(back[:, :, np.newaxis], self.held, states)
         less = np.where(chance.random_sample(states.shape[:2]) < MUTATED, MUTATED, 0.0)
         states[chance.random_sample(states.shape) < less[:, :, np.newaxis]] = 0
-        free = np.broadcast_to(states.sum(axis=1, keepdims=True) < self.gpus, states.shape)
+        free = np.broadcast_to(states.sum(axis=1, keepdims=True) < self.free, states.shape)
         anew = free / states.shape[1]
         there = (states > 0) & free
         more = there / np.maximum(there.sum(axis=1, keepdims=True), 1.0)
@@ -156,7 +163,7 @@ class _Problem:
         states = np.minimum(states.cumsum(axis=2), self.most[:, np.newaxis])
         states = np.diff(states, axis=2, prepend=0)
         states = np.take_along_axis(states, shuffle.argsort(axis=2), axis=2)
-        states = np.minimum(states.cumsum(axis=1), self.gpus)
+        states = np.minimum(states.cumsum(axis=1), self.free)
         return states - np.pad(states, ((0, 0), (1, 0), (0, 0)))[:, :-1]
 
 

@@ -85,7 +85,10 @@ class GoodputShares(RoundPolicy[Training]):
                 for job, at in zip(jobs, chosen, strict=True)
                 if at is not None and self.configurations[at].model == model
             ]
-            found += self._placed(model, given, run.capacity[model])
+            down = run.down(model)
+            nodes = run.capacity[model] // self.of_a_node[model] + len(down)
+            free = [0 if at in down else self.of_a_node[model] for at in range(nodes)]
+            found += self._placed(model, given, free)
         return found
 
     def _held(self, job: TrainingRun) -> int | None:
@@ -150,11 +153,10 @@ class GoodputShares(RoundPolicy[Training]):
         return max(age - job.restarts * penalty, 0) / (age + penalty)
 
     def _placed(
-        self, model: str, given: Sequence[tuple[TrainingRun, int]], capacity: int
+        self, model: str, given: Sequence[tuple[TrainingRun, int]], free: list[int]
     ) -> Iterator[Grant[Training]]:
         """Yield grants with nodes, largest first: whole nodes, then from the next node on."""
-        whole = self.of_a_node[model]
-        free, at = [whole] * (capacity // whole), 0
+        whole, at = self.of_a_node[model], 0
         for job, gpus in sorted(given, key=lambda each: -each[1]):
             chosen: list[int] = []
             order = [(at + step) % len(free) for step in range(len(free))]

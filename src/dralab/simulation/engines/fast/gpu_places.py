@@ -30,6 +30,7 @@ class GpuPlaces(RoundPolicy[Any]):
         self.stays: dict[int, list[TaskStay]] = {}
         # By job: since when it holds which GPUs.
         self.held: dict[int, tuple[int, Lanes]] = {}
+        self._begun = 0
 
     def arrived(self, job: JobProgress[Any]) -> None:
         """Note a new job."""
@@ -45,12 +46,18 @@ class GpuPlaces(RoundPolicy[Any]):
         for job in grant.jobs:
             if job.ended is not None:
                 self._leave(job.number, job.ended)
+            elif job.gpus is None:  # its node went down
+                self._leave(job.number, self._begun + time)
         self.policy.ran(grant, time)
 
     def grants(self, run: RoundSimulation[Any]) -> list[Grant[Any]]:
-        """Return the grants of the policy, with nodes."""
+        """Return the grants of the policy, with nodes that are up."""
+        self._begun = run.now
         granted = self.policy.grants(run)
-        free = {model: [list(lanes) for lanes in nodes] for model, nodes in self.gpus.items()}
+        free = {
+            model: [[] if at in run.down(model) else list(mine) for at, mine in enumerate(nodes)]
+            for model, nodes in self.gpus.items()
+        }
         lanes: dict[int, Lanes] = {}
         for at, grant in enumerate(granted):
             kept = self._kept(grant)

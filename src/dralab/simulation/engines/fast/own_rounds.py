@@ -51,7 +51,10 @@ class OwnRounds(RoundPolicy[Any]):
     def grants(self, run: RoundSimulation[Any]) -> list[Grant[Any]]:
         """Return who runs in the round that begins."""
         self._active, self._now = run.active, run.now
-        self.free = {model: [node.gpus for node in nodes] for model, nodes in self.nodes.items()}
+        self.free = {
+            model: [0 if at in run.down(model) else node.gpus for at, node in enumerate(nodes)]
+            for model, nodes in self.nodes.items()
+        }
         found = []
         for job in self._queue():
             grant = self._grant(job)

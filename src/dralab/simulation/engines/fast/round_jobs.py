@@ -72,7 +72,7 @@ class RoundJobs:
         self.scenario = scenario
         self.capacity = capacity
         self.of_a_node = of_a_node
-        self.restart = scenario.conditions.life.restart
+        self.life = scenario.conditions.life
         self.profiles = scenario.work.profiles or scenario.file.parent
         self._measured: dict[TrainingKind, TrainingProfile] = {}
         works = [pod.training for pod in scenario.work.pods if pod.training is not None]
@@ -90,6 +90,7 @@ class RoundJobs:
 
     def _job(self, name: str, pods: Sequence[Pod]) -> TrainingJob | Training:
         arrives, startup = max(pod.arrives for pod in pods), max(pod.startup for pod in pods)
+        checkpoint = max(self.life.checkpoint_of(pod) for pod in pods)
         gpus, work = sum(pod.request.gpus for pod in pods), pods[0].training or PLAIN
         if work.epochs is not None:
             return Training(
@@ -104,7 +105,8 @@ class RoundJobs:
                 most=max(self.capacity.values()),
                 batch=work.batch,
                 tunes=work.batch is None,
-                restart=startup + self.restart,
+                restart=startup + self.life.restart,
+                checkpoint=checkpoint,
             )
         speeds: Throughputs | None = self._table if work.kind else None
         if speeds is None:
@@ -121,7 +123,8 @@ class RoundJobs:
             least=max((min(known) for known in work.speeds.values()), default=gpus),
             most=min((max(known) for known in work.speeds.values()), default=gpus),
             startup=startup,
-            restart=self.restart,
+            restart=self.life.restart,
+            checkpoint=checkpoint,
             throughputs=speeds,
         )
 

@@ -16,6 +16,7 @@ from dralab.simulation.engines.cluster.tasks import lanes_of
 from dralab.simulation.engines.fast.gpu_places import GpuPlaces
 from dralab.simulation.engines.fast.own_rounds import OwnRounds
 from dralab.simulation.engines.fast.round_jobs import RoundJobs, TaskGroup, speeds_of
+from dralab.simulation.engines.fast.round_outages import RoundOutages
 from dralab.simulation.engines.fast.round_policies import RoundSetting, policy_named
 from dralab.simulation.engines.fast.rounds import (
     JobProgress,
@@ -57,7 +58,7 @@ class RoundRun:
         nodes = scenario.fleet.as_nodes()
         devices = {node.name: [f"{GPU_PREFIX}{at}" for at in range(node.gpus)] for node in nodes}
         self.lanes = lanes_of(devices)
-        place = {lane: at for at, lane in enumerate(self.lanes)}
+        place = self._place = {lane: at for at, lane in enumerate(self.lanes)}
         self.nodes = {
             model: [node for node in nodes if node.model == model]
             for model in dict.fromkeys(node.model for node in nodes if node.gpus)
@@ -81,13 +82,19 @@ class RoundRun:
         self.groups = [each for each in groups if not self.refused[each.job.name]]
         self.left_out = [each for each in groups if self.refused[each.job.name]]
         length = ROUND if scenario.round is None else scenario.round
+        conditions = scenario.conditions
         self.places = GpuPlaces(self._policy(capacity, of_a_node, length), gpus)
+        self.outages: RoundOutages | None = None
+        if conditions.faults or conditions.random_faults is not None:
+            stream = Randomness(scenario.seed).stream
+            self.outages = RoundOutages(nodes, self.nodes, conditions, stream)
         self.simulation: RoundSimulation[Any] = RoundSimulation(
             [each.job for each in self.groups],
             capacity,
             self.places,
-            RoundRules(length=length, fixed=bool(length), until=scenario.conditions.until),
+            RoundRules(length=length, fixed=bool(length), until=conditions.until),
             progress=_record,
+            outages=self.outages,
         )
         if resume is not None:
             steps = checkpoints.read(resume, digest(scenario))
@@ -171,7 +178,7 @@ class RoundRun:
         """Return the result so far."""
         scenario = self.scenario
         capacity, types = capacity_of(scenario.fleet.as_nodes())
-        tasks = list(self._tasks())
+        tasks, end = list(self._tasks()), self.simulation.now
         return Result(
             name=scenario.name,
             scheduler=scenario.scheduler,
@@ -181,7 +188,11 @@ class RoundRun:
             lanes=self.lanes,
             capacity={"gpu": capacity["gpu"]},
             types=types,
-            end=self.simulation.now,
+            end=end,
+            outages=[
+                (self._place[name], since, until)
+                for name, since, until in (self.outages.until(end) if self.outages else ())
+            ],
             notes=[ALONE],
             complete=self.complete,
         )
@@ -206,7 +217,8 @@ class RoundRun:
     ) -> Task:
         started = stays[0].since if stays else None
         ended = None if record is None else record.ended
-        waits = "waits for GPUs" if record is not None and record.gpus is None else ""
+        holds = record is not None and record.gpus is not None
+        waits = "" if record is None or holds else "waits for GPUs"
         return Task(
             id=pod.key,
             user=pod.user,
@@ -219,7 +231,8 @@ class RoundRun:
             lanes=stays[-1].lanes if stays else (),
             gpu_milli=pod.request.gpus * WHOLE_GPU,
             reason=why or (waits if ended is None else ""),
-            evictions=max(0, len(stays) - 1),
+            evictions=len(stays) - (ended is not None or holds),
+            wasted=0 if record is None else record.wasted,
             idle=0 if record is None else record.loaded,
             stays=stays,
         )

@@ -2,15 +2,19 @@
 
 The model behind schedulers of training clusters, such as Gavel's. A job has an amount of work, and
 a speed on each type of GPU. One that gets no slice keeps what it has done, as in a checkpoint; one
-that starts or changes its GPUs first loads it. Times are nanoseconds since the run began.
+that starts or changes its GPUs first loads it. One whose node goes down goes back to its last
+checkpoint, and waits for the next round. Times are nanoseconds since the run began.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from dralab.kernel.clock import SECOND
+from dralab.simulation.engines.fast.round_outages import NOTHING, RoundOutages
+from dralab.simulation.lifecycle.model import whole_parts
 
 
 class GpuSlice(NamedTuple):
@@ -59,6 +63,10 @@ class RoundJob(Protocol):
     def runs_on(self, model: str) -> bool:
         """Whether it can run on a type of GPU."""
 
+    @property
+    def checkpoint(self) -> int:
+        """After how much work it writes a checkpoint, besides that when it gives up its GPUs."""
+
     def loading(self, done: float) -> int:
         """Return how long it takes to begin on other GPUs, after so many steps."""
 
@@ -74,6 +82,8 @@ class JobProgress(Generic[Job]):
     """What became of a job so far.
 
     It `ran` for so long, and `loaded` checkpoints in a part of it; `served` is the time times GPUs.
+    On the GPUs that it has it began at `begun` steps, `starts` for so long, and `worked` since.
+    `wasted` is the time of runs that were lost with their nodes, less what checkpoints kept.
     """
 
     job: Job
@@ -88,6 +98,10 @@ class JobProgress(Generic[Job]):
     served: int = 0
     ran: int = 0
     loaded: int = 0
+    begun: float = 0.0
+    starts: int = 0
+    worked: int = 0
+    wasted: int = 0
 
     @property
     def left(self) -> float:
@@ -121,7 +135,9 @@ class JobProgress(Generic[Job]):
         """Return the steps that it does in a round of a length, and how long they take."""
         begins = self.gpus != gpus
         loading = min(self.job.loading(self.done), length) if begins else 0
-        self.loaded += loading
+        if begins:
+            self.begin()
+        self.load(loading)
         if self.started is None:
             self.started = now
         elif begins:
@@ -131,8 +147,31 @@ class JobProgress(Generic[Job]):
         steps = min(float(int(steps)) if whole else steps, self.left)
         time = loading + (round(steps / speed * SECOND) if speed else 0)
         self.gpus = gpus
+        self.worked += time - loading
         self.count(time, gpus)
         return steps, time
+
+    def begin(self) -> None:
+        """Begin on other GPUs: what is done so far is in a checkpoint."""
+        self.begun, self.starts, self.worked = self.done, 0, 0
+
+    def load(self, time: int) -> None:
+        """Count the time in which it starts on its GPUs."""
+        self.loaded += time
+        self.starts += time
+
+    def lose(self) -> None:
+        """Go back to the last checkpoint, as a node of its GPUs went down."""
+        kept = whole_parts(self.worked, self.job.checkpoint)
+        self.go_back(kept)
+        self.loaded -= self.starts
+        self.wasted += self.starts + self.worked - kept
+        self.gpus = None
+
+    def go_back(self, kept: int) -> None:
+        """Undo all that it did on its GPUs but so much of the time."""
+        if self.worked:
+            self.done = self.begun + (self.done - self.begun) * (kept / self.worked)
 
     def count(self, time: int, gpus: GpuSlice) -> None:
         """Count a round in which it had GPUs for so long."""
@@ -214,7 +253,8 @@ class NoProgressError(ValueError):
 class RoundSimulation(Generic[Job]):
     """One run; `jobs` come in the order of their arrival, and may go on without end.
 
-    `following` is the next that arrives; `progress` makes the record of a job.
+    `following` is the next that arrives; `progress` makes the record of a job. With `outages`,
+    nodes go down and come back, and `capacity` is what is up; rounds must be fixed or of length 0.
     """
 
     jobs: Iterable[Job]
@@ -224,6 +264,7 @@ class RoundSimulation(Generic[Job]):
     now: int = 0
     following: Job | None = None
     progress: Callable[[Job, int], JobProgress[Job]] = JobProgress
+    outages: RoundOutages | None = None
     records: list[JobProgress[Job]] = field(default_factory=list)
     active: list[JobProgress[Job]] = field(default_factory=list)
     _to_come: Iterator[Job] = field(init=False)
@@ -231,6 +272,10 @@ class RoundSimulation(Generic[Job]):
     def __post_init__(self) -> None:
         self._to_come = iter(self.jobs)
         self.following = next(self._to_come, None)
+
+    def down(self, model: str) -> AbstractSet[int]:
+        """Return the numbers of the nodes of a model that are down."""
+        return NOTHING if self.outages is None else self.outages.down[model]
 
     def go(self, enough: Callable[[], bool] = lambda: False) -> bool:
         """Run until every job is over, or before a round there is `enough`: then return False.
@@ -243,14 +288,25 @@ class RoundSimulation(Generic[Job]):
                 self.following = next(self._to_come, None)
             if not self.active and self.following is None:
                 return True
-            grants = self.policy.grants(self) if self.active else ()
+            if self.outages is not None:
+                self.outages.happen(self.now)
+                self.capacity = dict(self.outages.capacity)
+            able = self.active and any(self.capacity.values())
+            grants = self.policy.grants(self) if able else ()
+            self._release_others(grants)
             if grants:
                 self._run(grants)
-            elif self.following is not None:
-                self.now = self._start_after(self.following.arrives)
+            elif (change := self._next_change()) is not None:
+                self.now = self._start_after(change)
             else:
                 raise NoProgressError([each.job.name for each in self.active])
         return False
+
+    def _next_change(self) -> int | None:
+        """Return when a job arrives, or a node goes down or comes back while jobs wait."""
+        arrival = None if self.following is None else self.following.arrives
+        outage = self.outages.next_time() if self.outages is not None and self.active else None
+        return min((each for each in (arrival, outage) if each is not None), default=None)
 
     def _start_after(self, when: int) -> int:
         """Return the first time at which a round can begin and `when` has passed."""
@@ -264,16 +320,21 @@ class RoundSimulation(Generic[Job]):
         self.active.append(record)
         self.policy.arrived(record)
 
-    def _run(self, grants: Sequence[Grant[Job]]) -> None:
-        self._check(grants)
-        begin, longest, length = self.now, 0, self.length_of(grants)
+    def _release_others(self, grants: Sequence[Grant[Job]]) -> None:
         served = {job.number for grant in grants for job in grant.jobs}
         for record in self.active:
             if record.number not in served:
                 record.gpus = None
+
+    def _run(self, grants: Sequence[Grant[Job]]) -> None:
+        self._check(grants)
+        begin, longest, length = self.now, 0, self.length_of(grants)
+        broke = {} if self.outages is None else self.outages.happen(begin + length)
         for grant in grants:
+            down = [broke[at] for node in grant.nodes if (at := (grant.model, node)) in broke]
+            slot = min(down, default=begin + length) - begin
             slices = (
-                job.run(grant.of(job), begin, length, whole=self.rules.whole) for job in grant.jobs
+                job.run(grant.of(job), begin, slot, whole=self.rules.whole) for job in grant.jobs
             )
             steps, times = zip(*slices, strict=True)
             time = max(times)
@@ -283,6 +344,8 @@ class RoundSimulation(Generic[Job]):
                 job.done += done if useful else 0
                 if job.left <= 0 or job.dropped:
                     job.ended = begin + (time if self.rules.together else own)
+                elif down:
+                    job.lose()
             self.policy.ran(grant, time if useful else 0)
         self.now = begin + (length if self.rules.fixed else longest)
         self.active = [record for record in self.active if record.ended is None]
@@ -296,6 +359,8 @@ class RoundSimulation(Generic[Job]):
                 times.append(self.following.arrives - self.now)
             if (holds := self.policy.holds()) is not None:
                 times.append(holds)
+            if self.outages is not None and (change := self.outages.next_time()) is not None:
+                times.append(change - self.now)
         if self.rules.until is not None:
             times.append(self.rules.until - self.now)
         return min(times)

@@ -155,7 +155,8 @@ class Gandiva:
 class AlloX:
     """The assignment of jobs to GPUs that has the least mean completion time; of one GPU each.
 
-    Whoever has a GPU keeps it. Of those that are assigned to the same GPU the first gets it.
+    Whoever has a GPU keeps it while it is there. Of those that are assigned to the same GPU the
+    first gets it.
     """
 
     aware: bool = True
@@ -167,11 +168,14 @@ class AlloX:
         """Return whole shares. ValueError: a job needs several GPUs."""
         if wide := [job.job.name for job in asked.jobs if job.job.gpus != 1]:
             raise ValueError(f"AlloX assigns jobs of one GPU; {wide[0]} needs more")
-        numbers = {job.number for job in asked.jobs}
-        self._model = {key: model for key, model in self._model.items() if key in numbers}
         free = asked.capacity.astype(int)
-        for model in self._model.values():
-            free[model] -= 1
+        kept = {}
+        for job in sorted(asked.jobs, key=lambda job: job.gpus is None):
+            model = self._model.get(job.number)
+            if model is not None and free[model]:
+                kept[job.number] = model
+                free[model] -= 1
+        self._model = kept
         rows = [row for row, job in enumerate(asked.jobs) if job.number not in self._model]
         rows.sort(key=lambda row: asked.jobs[row].job.arrives)
         if rows and free.any():
@@ -322,12 +326,8 @@ class InParts:
         drawn = np.array([self.chance.randrange(count) for _ in asked.jobs])
         found: dict[Unit, Floats] = {}
         for part, policy in enumerate(self.policies):
-            rows = np.flatnonzero(drawn == part)
-            if len(rows):
-                jobs = [asked.jobs[int(row)] for row in rows]
-                capacity = asked.capacity // count
-                own = ShareRequest(jobs, asked.models, capacity, asked.speeds[rows], asked.now)
-                found |= policy.shares(own)
+            own = asked.of(np.flatnonzero(drawn == part), asked.capacity // count)
+            found |= policy.shares(own) if own else {}
         return found
 
 

@@ -44,7 +44,7 @@ class ThroughputShares(RoundPolicy[Job]):
         self.length = length
         self._had: dict[tuple[int, str], float] = defaultdict(lambda: length / 2)
         self._used: Counter[str] = Counter()
-        self._asked = b"", b""
+        self._asked = b"", b"", b""
         self._shares = np.zeros((0, len(of_a_node)))
         self._gpus: dict[int, tuple[str, tuple[int, ...]]] = {}
 
@@ -66,7 +66,7 @@ class ThroughputShares(RoundPolicy[Job]):
         capacity = np.array([float(run.capacity[model]) for model in models])
         speeds = np.array([[self._speed(job, model, run) for model in models] for job in jobs])
         widths = np.array([float(job.job.gpus) for job in jobs])
-        asked = speeds.tobytes(), widths.tobytes()
+        asked = speeds.tobytes(), widths.tobytes(), capacity.tobytes()
         if asked != self._asked:
             self._asked = asked
             self._shares = most_throughput(speeds, capacity, widths).round(5)
@@ -103,8 +103,10 @@ class ThroughputShares(RoundPolicy[Job]):
         self, model: str, jobs: Sequence[JobProgress[Job]], run: RoundSimulation[Job]
     ) -> Iterator[Grant[Job]]:
         """Yield grants with nodes, widest first: where a job was, or the next free GPUs."""
-        free = iter(range(run.capacity[model]))
-        taken: set[int] = set()
+        of_a_node, down = self.of_a_node[model], run.down(model)
+        nodes_there = run.capacity[model] // of_a_node + len(down)
+        free = iter(range(nodes_there * of_a_node))
+        taken = {gpu for node in down for gpu in range(node * of_a_node, (node + 1) * of_a_node)}
         for width in sorted({job.job.gpus for job in jobs}, reverse=True):
             alike = [job for job in jobs if job.job.gpus == width]
             moves = [job for job in alike if not self._stays(job, model, taken)]
@@ -117,7 +119,7 @@ class ThroughputShares(RoundPolicy[Job]):
                 taken.update(chosen)
                 self._gpus[job.number] = model, tuple(chosen)
             for job in alike:
-                nodes = (gpu // self.of_a_node[model] for gpu in self._gpus[job.number][1])
+                nodes = (gpu // of_a_node for gpu in self._gpus[job.number][1])
                 yield Grant((job,), model, width, tuple(nodes))
 
     def _stays(self, job: JobProgress[Job], model: str, taken: set[int]) -> bool:

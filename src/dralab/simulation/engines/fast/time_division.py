@@ -20,6 +20,20 @@ def _program(
     bent: bool = False,
 ) -> Floats:
     """Return the shares of a program with a rule for each job: its row, of t, and what is free."""
+    if not capacity.all():  # a program whose solutions are all on its border cannot be solved
+        there = np.flatnonzero(capacity)
+        row = np.column_stack([rule[0][:, there], rule[0][:, len(capacity) :]])
+        shares = np.zeros_like(gains)
+        shares[:, there] = _program(
+            gains[:, there],
+            capacity[there],
+            widths,
+            weight=weight,
+            costs=None if costs is None else costs[:, there],
+            rule=(row, *rule[1:]),
+            bent=bent,
+        )
+        return shares
     jobs, models = gains.shape
     own = models + bent
     rows = np.zeros((models + 2, jobs, own))

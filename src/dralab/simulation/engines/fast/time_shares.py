@@ -9,7 +9,7 @@ time passes without any round counts as if the next one had begun before it, as 
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -25,6 +25,7 @@ from dralab.simulation.engines.fast.rounds import (
 )
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 Unit = tuple[int, ...]
 FIRST: Final = 1e9
 EVERY: Final = 1920 * SECOND
@@ -55,6 +56,7 @@ class TrainingJob:
     most: int = 0
     startup: int = 0
     restart: int = 0
+    checkpoint: int = 0
     throughputs: Throughputs
 
     def runs_on(self, model: str) -> bool:
@@ -91,6 +93,17 @@ class ShareRequest:
     def widths(self) -> Floats:
         """The GPUs that each job needs."""
         return np.array([each.job.gpus for each in self.jobs], dtype=float)
+
+    def of(self, rows: Ints, capacity: Floats) -> "ShareRequest | None":
+        """Return the request of some rows for so many GPUs, without jobs that cannot run on any.
+
+        None: there is no other job.
+        """
+        able = [row for row in rows.tolist() if self.speeds[row, capacity > 0].any()]
+        if not able:
+            return None
+        jobs = [self.jobs[row] for row in able]
+        return replace(self, jobs=jobs, capacity=capacity, speeds=self.speeds[able])
 
 
 class SharePolicy(Protocol):
@@ -211,6 +224,8 @@ class TimeShares(RoundPolicy[TrainingJob]):
     def grants(self, run: RoundSimulation[TrainingJob]) -> list[Grant[TrainingJob]]:
         """Return who runs, by priority: the share beside what was had of it."""
         self._forget()
+        if run.capacity != self.capacity:
+            self.capacity, self._stale = run.capacity, True
         if self._stale and self._is_due(run.now):
             self._divide(run.now)
         self._begun, self._idle = run.now, run.now - self._end
@@ -235,9 +250,10 @@ class TimeShares(RoundPolicy[TrainingJob]):
             for each in jobs
         ]
         capacity = np.array([float(self.capacity[model]) for model in self.models])
-        asked = ShareRequest(jobs, self.models, capacity, np.array(speeds), now)
+        every = ShareRequest(jobs, self.models, capacity, np.array(speeds), now)
         self._share[:] = 0.0
-        for numbers, share in self.policy.shares(asked).items():
+        asked = every.of(np.arange(len(jobs)), capacity)
+        for numbers, share in self.policy.shares(asked).items() if asked else ():
             self._share[self._row[numbers]] = share
         self._has_share[:] = True
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final
 
+import numpy as np
+
 from dralab.kernel.clock import SECOND
 from dralab.simulation.engines.fast.goodput import GoodputModel, StepModel, fitted, measurements
 from dralab.simulation.engines.fast.rounds import GpuSlice, JobProgress, RoundSimulation
@@ -31,10 +33,10 @@ class Training:
     """A training as it was submitted; `profiles` are its measurements by type of GPU.
 
     It wants `gpus` and `batch`, and can use `most` GPUs; with `tunes`, the best batch is chosen
-    again and again. Nodes of a type have `of_a_node` GPUs. It loads a checkpoint for `restart`, and
-    is `slower` than measured. With `by_placement`, a GPU holds the batches that were measured on a
-    placement, and a move to other nodes with as many GPUs each is free. Its model is fitted to a
-    `tolerance`; None: that of SciPy.
+    again and again. Nodes of a type have `of_a_node` GPUs. It writes a checkpoint each `checkpoint`
+    of its time, loads one for `restart`, and is `slower` than measured. With `by_placement`, a GPU
+    holds the batches that were measured on a placement, and a move to other nodes with as many GPUs
+    each is free. Its model is fitted to a `tolerance`; None: that of SciPy.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Training:
     batch: int | None = None
     tunes: bool = False
     restart: int = 30 * SECOND
+    checkpoint: int = 0
     slower: float = 1.0
     by_placement: bool = False
     tolerance: float | None = None
@@ -95,8 +98,8 @@ class TrainingRun(JobProgress[Training]):
     """What became of a training so far.
 
     A GPU computes a batch `local`, and `parts` of them make a step. `loading` seconds are left to
-    load its checkpoint. `seen` are the steps that it has made on each type of GPU, by nodes, GPUs
-    and batch.
+    load its checkpoint. `course` is its progress after so much work on the GPUs that it has, even
+    in between. `seen` are the steps that it has made on each type of GPU, by nodes, GPUs and batch.
     """
 
     placement: Placement = ()
@@ -106,6 +109,7 @@ class TrainingRun(JobProgress[Training]):
     progress: float = 0.0
     epoch: int = 0
     gradient: tuple[float, float] | None = None
+    course: list[tuple[int, float]] = field(default_factory=list)
     seen: dict[str, dict[tuple[int, int, int], StepTime]] = field(default_factory=dict)
     _models: dict[str, tuple[int, StepModel]] = field(default_factory=dict)
     _model: str = ""
@@ -161,6 +165,17 @@ class TrainingRun(JobProgress[Training]):
         self.count(time, gpus)
         return self.progress - before, time
 
+    def begin(self) -> None:
+        """Begin on other GPUs."""
+        self.starts, self.worked, self.course = 0, 0, [(0, self.progress)]
+
+    def go_back(self, kept: int) -> None:
+        """Undo all that it did on its GPUs but so much of the time."""
+        times, reached = zip(*self.course, strict=True)
+        self.done = self.progress = float(np.interp(kept, times, reached))
+        while self.progress < self.profile.epoch_end(self.epoch):
+            self.epoch -= 1
+
     def _take(self, gpus: GpuSlice, now: int) -> None:
         """Begin on other GPUs, if they are others: it loads its checkpoint there."""
         before, self.gpus = self.gpus, gpus
@@ -173,6 +188,7 @@ class TrainingRun(JobProgress[Training]):
             and (before.model, self.placement) == (gpus.model, placement)
         ):
             return
+        self.begin()
         self._model, self.placement = gpus.model, placement
         self._choose_batch()
         self.loading = self.job.loading(self.progress) / SECOND
@@ -184,9 +200,12 @@ class TrainingRun(JobProgress[Training]):
     def _advance(self, seconds: float) -> int:
         passed = min(self.loading, seconds)
         self.loading -= passed
-        self.loaded += round(passed * SECOND)
+        self.load(round(passed * SECOND))
         while passed < seconds and self.left > 0:
-            passed += self._train(seconds - passed)
+            trained = self._train(seconds - passed)
+            passed += trained
+            self.worked += round(trained * SECOND)
+            self.course.append((self.worked, self.progress))
             self._choose_batch()
         return round(passed * SECOND)
 
