@@ -86,11 +86,13 @@ def test_a_seed_gives_the_states_that_it_gives_in_the_authors_program(seed, firs
 def test_states_fit_on_nodes_and_only_one_training_of_a_node_is_also_elsewhere():
     chance = np.random.RandomState(3)
     jobs = runs()
-    problem = genetic_shares._Problem(jobs, np.zeros((5, NODES), dtype=int), "", 600, GPUS)
+    free = np.full(NODES, GPUS)
+    free[1] = 0  # that node is down
+    problem = genetic_shares._Problem(jobs, np.zeros((5, NODES), dtype=int), "", 600, free)
     states = problem.repaired(chance.randint(0, GPUS + 1, size=(200, 5, NODES)), chance)
     assert states.any()
     assert states.min() == 0
-    assert (states.sum(axis=1) <= GPUS).all()
+    assert (states.sum(axis=1) <= free).all()
     assert (states.sum(axis=2) <= [job.job.most for job in jobs]).all()
     spread = (states > 0).sum(axis=2) > 1
     assert (((states > 0) & spread[:, :, np.newaxis]).sum(axis=1) <= 1).all()
