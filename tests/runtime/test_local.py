@@ -3,12 +3,12 @@ from typing import Any
 
 import pytest
 
-from dralab.api.status import ApiError
+from dralab.api.status import ApiError, ignoring
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
-from dralab.runtime.client import Resource
+from dralab.runtime.client import Resource, delete_only, find
 from dralab.runtime.local import LocalClient
 
 CONFIGMAPS = Resource("", "v1", "configmaps")
@@ -129,3 +129,25 @@ def test_a_pod_is_bound_by_its_subresource(client: LocalClient) -> None:
     binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}
     client.post(PODS, "p", "binding", binding, "default")
     assert client.get(PODS, "p", "default")["spec"]["nodeName"] == "n1"
+
+
+def test_an_object_that_does_not_exist_is_none(client: LocalClient) -> None:
+    assert find(client, CONFIGMAPS, "a", "default") is None
+    made = client.create(CONFIGMAPS, config("a"))
+    assert find(client, CONFIGMAPS, "a", "default") == made
+
+
+def test_a_later_object_of_the_same_name_is_not_deleted(client: LocalClient) -> None:
+    old = client.create(CONFIGMAPS, config("a"))
+    assert delete_only(client, CONFIGMAPS, old)
+    assert not delete_only(client, CONFIGMAPS, old)
+    new = client.create(CONFIGMAPS, config("a"))
+    assert not delete_only(client, CONFIGMAPS, old)
+    assert find(client, CONFIGMAPS, "a", "default") == new
+
+
+def test_only_the_named_reasons_are_ignored() -> None:
+    with pytest.raises(ApiError), ignoring("NotFound"):
+        raise ApiError.conflict("pods", "a", "it was changed")
+    with pytest.raises(KeyError), ignoring("NotFound"):
+        raise KeyError("NotFound")

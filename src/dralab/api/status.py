@@ -167,6 +167,25 @@ class ApiError(Exception):
         )
 
 
+class ignoring:  # noqa: N801 - as contextlib.suppress
+    """Go on where the API refuses for one of some reasons.
+
+    >>> with ignoring("NotFound"):
+    ...     raise ApiError.not_found("pods", "web")
+    """
+
+    __slots__ = ("_reasons",)
+
+    def __init__(self, *reasons: str) -> None:
+        self._reasons = reasons
+
+    def __enter__(self) -> None:
+        """Nothing is needed before."""
+
+    def __exit__(self, _type: object, error: object, _traceback: object) -> bool:
+        return isinstance(error, ApiError) and error.reason in self._reasons
+
+
 def _qualified(resource: str, group: str) -> str:
     return f"{resource}.{group}" if group else resource
 

@@ -20,7 +20,7 @@ from dralab.objects.claims import allocation_of, claim_names, consumers_of, resu
 from dralab.objects.conditions import condition_of
 from dralab.objects.metadata import controller_of, is_deleting, key_of, spec_of, uid_of
 from dralab.objects.pods import is_finished, is_ready
-from dralab.runtime.client import Client
+from dralab.runtime.client import Client, find
 from dralab.runtime.resources import CLAIMS, NODES, PODS
 from dralab.scheduling.demands import BlockedPod
 from dralab.scheduling.model import ClusterModel
@@ -206,22 +206,14 @@ class Execution:
             return
 
     def _is_gone(self, pod: JsonDict) -> bool:
-        try:
-            now = self.client.get(PODS, key_of(pod).name, key_of(pod).namespace)
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
-            return True
-        return uid_of(now) != uid_of(pod)
+        now = find(self.client, PODS, key_of(pod).name, key_of(pod).namespace)
+        return now is None or uid_of(now) != uid_of(pod)
 
     def _has_released(self, pod: JsonDict) -> bool:
         """Return whether the claims of a deleted pod are deleted, free, or used by others."""
         for name in claim_names(pod):
-            try:
-                claim = self.client.get(CLAIMS, name, key_of(pod).namespace)
-            except ApiError as error:
-                if error.reason != "NotFound":
-                    raise
+            claim = find(self.client, CLAIMS, name, key_of(pod).namespace)
+            if claim is None:
                 continue
             users = [consumer.get("uid") for consumer in consumers_of(claim)]
             if allocation_of(claim) and (not users or uid_of(pod) in users):

@@ -145,17 +145,14 @@ def _to_slices(publisher: "SlicePublisher", driver: "Driver", kind: str) -> "Cal
 
 
 def _create_classes(client: "Client", driver: "Driver") -> None:
-    from dralab.api.status import ApiError
+    from dralab.api.status import ignoring
     from dralab.drivers.catalog import classes
     from dralab.runtime.resources import CLASSES
 
     for obj in classes(driver):
-        try:
+        # On clusters where drivers may not create classes, the operator creates them.
+        with ignoring("AlreadyExists", "Forbidden"):
             client.create(CLASSES, obj)
-        except ApiError as error:
-            # On clusters where drivers may not create classes, the operator creates them.
-            if error.reason not in {"AlreadyExists", "Forbidden"}:
-                raise
 
 
 def _driver(name: str, node: str) -> "Driver":

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dralab.api.core.certificates import CertificateRequestError, parsed
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.files.reading import read
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import NamespacedName, spec_of, status_of
@@ -117,13 +117,10 @@ class CertificateSigner:
                 copy.setdefault("status", {})["certificate"] = certificate
                 return True
 
-        try:
+        with ignoring("NotFound"):
             self.requests.learn(
                 amend(self.client, CERTIFICATE_REQUESTS, request, change, subresource="status")
             )
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
         return None
 
     def _signed(self, wanted: "x509.CertificateSigningRequest", spec: Mapping[str, Any]) -> str:

@@ -7,7 +7,6 @@ scheduler allocates devices; this controller deallocates them.
 from collections.abc import Iterable
 from typing import Final
 
-from dralab.api.status import ApiError
 from dralab.controllers.generated_claims import ENTRY, GeneratedClaims
 from dralab.objects.claims import (
     PodClaim,
@@ -35,7 +34,7 @@ from dralab.objects.metadata import (
     uid_of,
 )
 from dralab.objects.pods import group_of, is_finished
-from dralab.runtime.client import Resource, amend, drop_finalizer
+from dralab.runtime.client import Resource, amend, drop_finalizer, find
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, POD_GROUPS, PODS
 from dralab.values.json_types import JsonDict, JsonObject
@@ -247,13 +246,8 @@ class ResourceClaims:
         obj = cache.get(NamespacedName(namespace, consumer["name"]))
         if obj is None or uid_of(obj) != consumer["uid"]:
             # The cache may be behind the scheduler's: ask before devices are taken away.
-            try:
-                obj = self.client.get(resource, consumer["name"], namespace)
-            except ApiError as error:
-                if error.reason != "NotFound":
-                    raise
-                return None
-        return obj if uid_of(obj) == consumer["uid"] else None
+            obj = find(self.client, resource, consumer["name"], namespace)
+        return obj if obj is not None and uid_of(obj) == consumer["uid"] else None
 
     def _is_orphan(self, claim: JsonDict) -> bool:
         """Return whether a claim was made for a pod that is done or was replaced."""

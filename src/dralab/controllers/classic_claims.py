@@ -8,7 +8,6 @@ the scheduler (structured parameters) are deallocated here.
 from collections.abc import Callable
 from typing import Any
 
-from dralab.api.status import ApiError
 from dralab.controllers.generated_claims import GeneratedClaims
 from dralab.objects.claims import (
     allocation_of,
@@ -27,7 +26,7 @@ from dralab.objects.metadata import (
 from dralab.objects.pods import is_finished
 from dralab.prototypes.classic.kinds import IMMEDIATE
 from dralab.prototypes.classic.structured import FINALIZER
-from dralab.runtime.client import amend, drop_finalizer
+from dralab.runtime.client import amend, drop_finalizer, find
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLASSIC_CLAIMS, CLASSIC_TEMPLATES, PODS
 from dralab.values.json_types import JsonDict
@@ -127,13 +126,8 @@ class ClassicClaims:
 
     def _is_used(self, namespace: str, consumer: Any) -> bool:
         """Return whether a pod is still there and may still run."""
-        try:
-            pod = self.client.get(PODS, consumer["name"], namespace)
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
-            return False
-        if uid_of(pod) != consumer["uid"] or is_finished(pod):
+        pod = find(self.client, PODS, consumer["name"], namespace)
+        if pod is None or uid_of(pod) != consumer["uid"] or is_finished(pod):
             return False
         return not (is_deleting(pod) and not pod["spec"].get("nodeName"))
 

@@ -3,7 +3,7 @@
 Source: k8s.io/kubernetes `pkg/controller/clusterroleaggregation`.
 """
 
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.objects.metadata import NamespacedName, key_of, labels_of
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLUSTER_ROLES
@@ -54,7 +54,7 @@ class ClusterRoleAggregation:
             "metadata": {"name": key.name},
             "rules": rules,
         }
-        try:
+        with ignoring("NotFound"):
             self.roles.learn(
                 self.client.patch(
                     CLUSTER_ROLES,
@@ -65,9 +65,6 @@ class ClusterRoleAggregation:
                     force=True,
                 )
             )
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
         return None
 
 

@@ -21,6 +21,7 @@ from dralab.objects.metadata import (
     uid_of,
 )
 from dralab.objects.workloads import job_end
+from dralab.runtime.client import delete_only, find
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CRON_JOBS, JOBS
 from dralab.values import cron
@@ -162,10 +163,11 @@ class CronJobs:
         held = {item["uid"]: item for item in before.get("active") or ()}
         active = [held.get(item["uid"], item) for item in active]
         for missing in held.keys() - {uid_of(job) for job in jobs}:
-            if item := self._looked_for(held[missing]):
-                active.append(item)
+            item = held[missing]
+            if find(self.client, JOBS, item["name"], item["namespace"]) is not None:
+                active.append(item)  # the cache may not have it yet
             else:
-                name = held[missing]["name"]
+                name = item["name"]
                 self._event(cron_job, "MissingJob", f"Active job went missing: {name}")
         for job in jobs:
             if _is_over(job) and uid_of(job) in held:
@@ -187,16 +189,6 @@ class CronJobs:
             status["lastSuccessfulTime"] = latest
         return write_status(self.manager, CRON_JOBS, self.cron_jobs, cron_job, status)
 
-    def _looked_for(self, item: JsonDict) -> JsonDict | None:
-        """Return an active job that is missing in the cache; None if it is deleted."""
-        try:
-            self.client.get(JOBS, item["name"], item["namespace"])
-        except ApiError as error:
-            if error.reason == "NotFound":
-                return None
-            raise
-        return item
-
     def _forget(self, cron_job: JsonDict, jobs: list[JsonDict]) -> None:
         spec = cron_job["spec"]
         for how, limit in (
@@ -211,15 +203,8 @@ class CronJobs:
                 self._delete(cron_job, job)
 
     def _delete(self, cron_job: JsonDict, job: JsonDict) -> None:
-        key = key_of(job)
-        options = {"propagationPolicy": "Background", "preconditions": {"uid": uid_of(job)}}
-        try:
-            self.client.delete(JOBS, key.name, key.namespace, options=options)
-        except ApiError as error:
-            if error.reason not in {"NotFound", "Conflict"}:
-                raise
-            return
-        self._event(cron_job, "SuccessfulDelete", f"Deleted job {key.name}")
+        if delete_only(self.client, JOBS, job, propagationPolicy="Background"):
+            self._event(cron_job, "SuccessfulDelete", f"Deleted job {key_of(job).name}")
 
     def _event(self, cron_job: JsonDict, reason: str, message: str, *, bad: bool = False) -> None:
         self.recorder.event(

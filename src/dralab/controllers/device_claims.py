@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.objects.claims import has_device_claims
 from dralab.objects.metadata import NamespacedName, key_of, status_of
 from dralab.objects.pods import is_finished
-from dralab.runtime.client import Resource, amend
+from dralab.runtime.client import Resource, amend, find
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import (
     DEVICE_CLAIMS,
@@ -107,15 +107,8 @@ class DeviceClaims:
 
     def _is_gone(self, pod: NamespacedName) -> bool:
         """Return whether a pod is gone; the cache may not have a new one yet."""
-        found = self.pods.get(pod)
-        if found is None:
-            try:
-                found = self.client.get(PODS, pod.name, pod.namespace)
-            except ApiError as error:
-                if error.reason != "NotFound":
-                    raise
-                return True
-        return is_finished(found)
+        found = self.pods.get(pod) or find(self.client, PODS, pod.name, pod.namespace)
+        return found is None or is_finished(found)
 
     def _release(self, claim: JsonDict) -> None:
         users = list(self._users(claim))
@@ -154,9 +147,6 @@ class DeviceClaims:
         self, resource: Resource, obj: JsonDict, change: Callable[[JsonDict], bool]
     ) -> JsonDict:
         """Update a status, unless the object was deleted meanwhile."""
-        try:
+        with ignoring("NotFound"):
             return amend(self.client, resource, obj, change, subresource="status")
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
-            return obj
+        return obj

@@ -4,9 +4,9 @@ Source: KEP-3329; `tainteviction`, `devicetainteviction` and `podgc` of kube-con
 pod that is gone, or another one of that name, is left alone.
 """
 
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.objects.metadata import key_of, uid_of
-from dralab.runtime.client import Client
+from dralab.runtime.client import Client, delete_only
 from dralab.runtime.resources import PODS
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -27,13 +27,10 @@ def mark(client: Client, pod: JsonObject, condition: JsonObject) -> bool:
 
     ApiError: the server refuses for another reason.
     """
-    try:
+    with ignoring("NotFound", "Conflict"):
         _write(client, pod, {"conditions": [condition]})
-    except ApiError as error:
-        if error.reason not in {"NotFound", "Conflict"}:
-            raise
-        return False
-    return True
+        return True
+    return False
 
 
 def evict(
@@ -48,19 +45,12 @@ def evict(
 
     ApiError as `mark`.
     """
-    key = key_of(pod)
-    options: JsonDict = {"preconditions": {"uid": uid_of(pod)}}
-    if grace is not None:
-        options["gracePeriodSeconds"] = grace
-    try:
+    options = {} if grace is None else {"gracePeriodSeconds": grace}
+    with ignoring("NotFound", "Conflict"):
         if condition is not None:
             _write(client, pod, {"conditions": [condition]} | ({"phase": phase} if phase else {}))
-        client.delete(PODS, key.name, key.namespace, options=options)
-    except ApiError as error:
-        if error.reason not in {"NotFound", "Conflict"}:
-            raise
-        return False
-    return True
+        return delete_only(client, PODS, pod, **options)
+    return False
 
 
 def _write(client: Client, pod: JsonObject, status: JsonDict) -> None:

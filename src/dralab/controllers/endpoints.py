@@ -6,7 +6,7 @@ controllers, leader elections, `kubectl get endpoints`) find them here.
 
 from typing import Final
 
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.controllers.endpoint_slices import (
     GATHER,
     HEADLESS,
@@ -104,11 +104,8 @@ class ServiceEndpoints:
     def _delete(self, held: JsonDict) -> None:
         key = key_of(held)
         options = {"preconditions": {"uid": uid_of(held)}}
-        try:
+        with ignoring("NotFound"):
             self.client.delete(ENDPOINTS, key.name, key.namespace, options=options)
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
 
 
 def _subsets(service: JsonDict, pods: list[JsonDict]) -> tuple[list[JsonDict], bool]:

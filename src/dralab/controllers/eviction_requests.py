@@ -25,6 +25,7 @@ from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.conditions import with_condition
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, spec_of, status_of, uid_of
 from dralab.objects.pods import group_of, is_finished
+from dralab.runtime.client import delete_only
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import EVICTION_REQUESTS, EVICTIONS, PODS, is_served
 from dralab.values.json_types import JsonDict, JsonObject
@@ -75,7 +76,7 @@ class EvictionRequests:
             self._begin(requests, uid)
             return None
         if not requests and is_over(status_of(eviction)):
-            self._delete(eviction)
+            delete_only(self.client, EVICTIONS, eviction)
             return None
         pod = None if is_over(status_of(eviction)) else self._target_of(eviction)
         facts = EvictionFacts(
@@ -180,15 +181,6 @@ class EvictionRequests:
             changed = {**eviction, "status": {**status, "responders": responders}}
             self.evictions.learn(self.client.update(EVICTIONS, changed, subresource="status"))
         return again
-
-    def _delete(self, eviction: JsonDict) -> None:
-        key = key_of(eviction)
-        options = {"preconditions": {"uid": uid_of(eviction)}}
-        try:
-            self.client.delete(EVICTIONS, key.name, key.namespace, options=options)
-        except ApiError as error:
-            if error.reason not in {"NotFound", "Conflict"}:
-                raise
 
 
 def _target(obj: JsonObject) -> Iterable[str]:

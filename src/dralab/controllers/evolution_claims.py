@@ -3,11 +3,10 @@
 `dralab allocate --apply` allocates and reserves; a finalizer keeps a claim while it is in use.
 """
 
-from dralab.api.status import ApiError
 from dralab.objects.metadata import NamespacedName, key_of, status_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.prototypes.evolution.kinds import FINALIZER
-from dralab.runtime.client import amend, drop_finalizer
+from dralab.runtime.client import amend, drop_finalizer, find
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import EVOLUTION_CLAIMS, EVOLUTION_PODS
 from dralab.values.json_types import JsonDict
@@ -61,10 +60,7 @@ class EvolutionClaims:
 
     def _is_gone(self, namespace: str, user: JsonDict) -> bool:
         """Return whether a pod is gone or over; the cache may not have a new one yet."""
-        try:
-            pod = self.client.get(EVOLUTION_PODS, user["name"], namespace)
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
+        pod = find(self.client, EVOLUTION_PODS, user["name"], namespace)
+        if pod is None:
             return True
         return is_finished(pod) or (bool(user.get("uid")) and uid_of(pod) != user["uid"])

@@ -18,7 +18,7 @@ from dralab.objects.metadata import (
 )
 from dralab.objects.pods import is_finished
 from dralab.prototypes.evolution.on_nodes import FINALIZER, core_pod, user_of_claims
-from dralab.runtime.client import Resource, amend, drop_finalizer
+from dralab.runtime.client import amend, delete_only, drop_finalizer
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import EVOLUTION_PODS, NODES, PODS
 from dralab.values.json_types import JsonDict
@@ -68,7 +68,7 @@ class EvolutionPods:
             self.deleted.discard(uid_of(pod))
             self._end(pod, core if mine else None)
         elif uid_of(pod) in self.deleted:
-            self._delete(EVOLUTION_PODS, pod)
+            delete_only(self.client, EVOLUTION_PODS, pod)
         elif core is not None and mine:
             self._tell(pod, dict(status_of(core)))
         elif not is_finished(pod) and self._has_node(pod):
@@ -102,15 +102,7 @@ class EvolutionPods:
         if core is None:
             amend(self.client, EVOLUTION_PODS, pod, lambda item: drop_finalizer(item, FINALIZER))
         elif not is_deleting(core):
-            self._delete(PODS, core)
-
-    def _delete(self, resource: Resource, obj: JsonDict) -> None:
-        key, precondition = key_of(obj), {"preconditions": {"uid": uid_of(obj)}}
-        try:
-            self.client.delete(resource, key.name, key.namespace, options=precondition)
-        except ApiError as error:
-            if error.reason not in {"NotFound", "Conflict"}:
-                raise
+            delete_only(self.client, PODS, core)
 
     def _tell(self, pod: JsonDict, status: JsonDict) -> None:
         def change(item: JsonDict) -> bool:

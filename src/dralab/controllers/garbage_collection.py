@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from dralab.api.kinds import Kind, Kinds
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.objects.metadata import (
     NamespacedName,
     finalizers_of,
@@ -18,7 +18,7 @@ from dralab.objects.metadata import (
     uid_of,
 )
 from dralab.runtime.cache import Cache
-from dralab.runtime.client import Resource, amend, drop_finalizer
+from dralab.runtime.client import Resource, amend, delete_only, drop_finalizer, find
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CRDS
 from dralab.values.json_types import JsonDict, JsonObject
@@ -147,7 +147,7 @@ class GarbageCollector:
                 self._unblock(item, obj)
         if ORPHAN in finalizers:
             policy = "Orphan"
-        self._delete(item, obj, policy)
+        delete_only(self.client, item.resource, obj, propagationPolicy=policy)
         return None
 
     def _is_there(self, item: CollectedObject, reference: Mapping[str, Any]) -> bool:
@@ -162,13 +162,8 @@ class GarbageCollector:
         namespace = item.key.namespace if resource.namespaced else ""
         if resource.namespaced and not namespace:
             return True
-        try:
-            owner = self.client.get(resource, reference["name"], namespace)
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
-            return False
-        return bool(uid_of(owner) == reference["uid"])
+        owner = find(self.client, resource, reference["name"], namespace)
+        return owner is not None and uid_of(owner) == reference["uid"]
 
     def _is_foreground(self, reference: Mapping[str, Any]) -> bool:
         known = self._by_uid.get(reference["uid"])
@@ -229,19 +224,8 @@ class GarbageCollector:
         self._amend(item, obj, lambda latest: drop_finalizer(latest, finalizer))
 
     def _amend(self, item: CollectedObject, obj: JsonDict, change: Any) -> None:
-        try:
+        with ignoring("NotFound"):
             amend(self.client, item.resource, obj, change)
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
-
-    def _delete(self, item: CollectedObject, obj: JsonDict, policy: str) -> None:
-        options = {"propagationPolicy": policy, "preconditions": {"uid": uid_of(obj)}}
-        try:
-            self.client.delete(item.resource, item.key.name, item.key.namespace, options=options)
-        except ApiError as error:
-            if error.reason not in {"NotFound", "Conflict"}:
-                raise
 
 
 def _resource(kind: Kind) -> Resource:

@@ -18,7 +18,7 @@ from dralab.objects.metadata import (
     uid_of,
 )
 from dralab.runtime.cache import Cache
-from dralab.runtime.client import Resource
+from dralab.runtime.client import Resource, delete_only
 from dralab.runtime.manager import Manager
 from dralab.values.json_types import JsonDict, JsonObject
 
@@ -130,13 +130,7 @@ class GeneratedClaims:
 
     def delete(self, claim: JsonDict) -> None:
         """Delete just this claim; one that is gone, or was replaced, is fine."""
-        key = key_of(claim)
-        options = {"preconditions": {"uid": uid_of(claim)}}
-        try:
-            self.client.delete(self.claims.resource, key.name, key.namespace, options=options)
-        except ApiError as error:
-            if error.reason not in {"NotFound", "Conflict"}:
-                raise
+        delete_only(self.client, self.claims.resource, claim)
 
 
 def base_name(owner: str, entry: str) -> str:

@@ -7,7 +7,7 @@ back-off, deadlines, suspension, TTL, and pod failure counted once through the t
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from dralab.api.status import ApiError
+from dralab.api.status import ApiError, ignoring
 from dralab.apiserver.access.users import service_account_name
 from dralab.controllers.job_failures import (
     FAILURES,
@@ -45,7 +45,7 @@ from dralab.objects.metadata import (
 )
 from dralab.objects.pods import is_finished, is_ready
 from dralab.objects.workloads import job_end
-from dralab.runtime.client import amend, drop_finalizer
+from dralab.runtime.client import amend, delete_only, drop_finalizer
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import JOBS, PODS
 from dralab.values.json_types import JsonDict
@@ -218,14 +218,10 @@ class Jobs:
     def _untrack(self, pod: JsonDict) -> None:
         if not _is_tracked(pod):
             return
-        try:
+        with ignoring("NotFound"):
             amended = amend(self.client, PODS, pod, lambda latest: drop_finalizer(latest, TRACKING))
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
-            return
-        if not is_deleting(amended):
-            self.owned.cache.learn(amended)
+            if not is_deleting(amended):
+                self.owned.cache.learn(amended)
 
     def _free_orphans(self, key: NamespacedName) -> None:
         for pod in self.owned.cache.namespace(key.namespace):
@@ -277,20 +273,7 @@ class Jobs:
         left: int = from_rfc3339(end) + ttl * SECOND - self.manager.engine.clock.now()
         if left > 0:
             return left
-        key = key_of(job)
-        try:
-            self.cleaner.delete(
-                JOBS,
-                key.name,
-                key.namespace,
-                options={
-                    "propagationPolicy": "Foreground",
-                    "preconditions": {"uid": uid_of(job)},
-                },
-            )
-        except ApiError as error:
-            if error.reason not in {"NotFound", "Conflict"}:
-                raise
+        delete_only(self.cleaner, JOBS, job, propagationPolicy="Foreground")
         return None
 
     def _deadline(self, job: JsonDict) -> int | None:

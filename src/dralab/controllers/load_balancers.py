@@ -7,7 +7,7 @@ k8s.io/cloud-provider `controllers/service`.
 from ipaddress import IPv4Network, ip_address
 from typing import Final, Literal
 
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, status_of
 from dralab.runtime.client import amend, drop_finalizer
 from dralab.runtime.manager import Manager
@@ -99,13 +99,10 @@ class LoadBalancers:
             drop_finalizer(latest, FINALIZER)
             return True
 
-        try:
+        with ignoring("NotFound"):
             ended = amend(self.client, SERVICES, service, change, subresource="status")
             if not is_deleting(ended):
                 self.services.learn(ended)
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
         self._give_back(key)
         self._tell(service, "DeletedLoadBalancer", "Deleted load balancer")
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
@@ -15,9 +15,8 @@ from dralab.objects.metadata import (
     key_of,
     spec_of,
     status_of,
-    uid_of,
 )
-from dralab.runtime.client import Resource
+from dralab.runtime.client import Resource, delete_only
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CRDS, NAMESPACES
 from dralab.values.json_types import JsonDict
@@ -113,15 +112,7 @@ class Namespaces:
         for obj in items:
             if is_deleting(obj):
                 continue
-            options: dict[str, Any] = {
-                "propagationPolicy": "Background",
-                "preconditions": {"uid": uid_of(obj)},
-            }
-            try:
-                self.client.delete(resource, obj["metadata"]["name"], namespace, options=options)
-            except ApiError as error:
-                if error.reason not in {"NotFound", "Conflict"}:
-                    raise
+            delete_only(self.client, resource, obj, propagationPolicy="Background")
         return self.client.list(resource, namespace).items if items else ()
 
     def _tell(self, namespace: JsonDict, left: Counter[str], held: Counter[str]) -> None:

@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.claims import Holding, allocation_of, holds
 from dralab.objects.conditions import condition_of, with_condition
 from dralab.objects.device_taints import rule_selects
 from dralab.objects.metadata import NamespacedName, key_of, uid_of
 from dralab.objects.slices import PoolName, by_pool, newest_of
+from dralab.runtime.client import delete_only
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLAIMS, POOL_STATUS_REQUESTS, SLICES, TAINT_RULES
 from dralab.values import quantity
@@ -88,15 +88,7 @@ class PoolStatus:
         left = when - self.manager.engine.clock.now()
         if left > 0:
             return left
-        try:
-            self.client.delete(
-                POOL_STATUS_REQUESTS,
-                request["metadata"]["name"],
-                options={"preconditions": {"uid": uid_of(request)}},
-            )
-        except ApiError as error:
-            if error.reason not in {"NotFound", "Conflict"}:
-                raise
+        delete_only(self.client, POOL_STATUS_REQUESTS, request)
         return None
 
 

@@ -5,7 +5,7 @@ Admission refuses what exceeds a quota; both count with `objects.quota`.
 
 from typing import Final
 
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.objects import quota
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, spec_of, status_of
 from dralab.runtime.cache import Cache
@@ -103,11 +103,8 @@ class ResourceQuotas:
         if status.get("hard") == hard and _same(status.get("used") or {}, used):
             return None
         body = {**item, "status": {"hard": dict(hard), "used": used}}
-        try:
+        with ignoring("NotFound"):
             self.quotas.learn(self.client.update(RESOURCE_QUOTAS, body, subresource="status"))
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
         return None
 
     def _caches(self, hard: dict[str, str]) -> dict[Resource, Cache]:

@@ -6,7 +6,7 @@ that restores its template.
 
 from typing import Any, Final
 
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.controllers.workloads import OwnedObjects, template_hash
 from dralab.objects.metadata import annotations_of, is_deleting, key_of, labels_of
 from dralab.runtime.manager import Manager
@@ -70,11 +70,8 @@ class Revisions:
         old.sort(key=lambda item: item.get("revision", 0))
         for item in old[: max(0, len(old) - limit)]:
             key = key_of(item)
-            try:
+            with ignoring("NotFound"):
                 self.client.delete(CONTROLLER_REVISIONS, key.name, key.namespace)
-            except ApiError as error:
-                if error.reason != "NotFound":
-                    raise
 
     def _create(self, owner: JsonDict, number: int) -> str:
         key, template = key_of(owner), owner["spec"]["template"]
@@ -97,11 +94,8 @@ class Revisions:
             "data": {"spec": {"template": in_order({**template, "$patch": "replace"})}},
             "revision": number,
         }
-        try:
+        with ignoring("AlreadyExists"):
             self.owned.cache.learn(self.client.create(CONTROLLER_REVISIONS, body, key.namespace))
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
         return name
 
 

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Final, Literal
 
-from dralab.api.status import ApiError
+from dralab.api.status import ApiError, ignoring
 from dralab.controllers.volumes import DEFAULT_CLASS, PROVISIONED, PROVISIONER_MARKS
 from dralab.objects import volumes as rules
 from dralab.objects.metadata import (
@@ -136,11 +136,8 @@ class VolumeFolders:
             and volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete"
             and not is_deleting(volume)
         ):
-            try:
+            with ignoring("NotFound"):
                 self.client.delete(VOLUMES, key.name)
-            except ApiError as error:
-                if error.reason != "NotFound":
-                    raise
         return None
 
     def _remove(self, name: str) -> None:

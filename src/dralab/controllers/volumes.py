@@ -7,7 +7,7 @@ get simulated volumes; other provisioners must be run separately.
 
 from typing import Any, Final, Literal
 
-from dralab.api.status import ApiError
+from dralab.api.status import ApiError, ignoring
 from dralab.objects import volumes as rules
 from dralab.objects.metadata import (
     NamespacedName,
@@ -362,8 +362,5 @@ class PersistentVolumes:
         return self.client.update(resource, body, subresource="status")
 
     def _unprotect(self, resource: Resource, obj: JsonDict, finalizer: str) -> None:
-        try:
+        with ignoring("NotFound"):
             amend(self.client, resource, obj, lambda latest: drop_finalizer(latest, finalizer))
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise

@@ -29,7 +29,7 @@ from dralab.objects.metadata import (
 )
 from dralab.objects.pods import is_finished, is_ready
 from dralab.runtime.cache import Cache
-from dralab.runtime.client import Resource
+from dralab.runtime.client import Resource, delete_only
 from dralab.runtime.events import EventRecorder
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import PODS
@@ -155,17 +155,9 @@ class PodControl:
 
     def delete(self, owner: JsonDict, pod: JsonDict) -> None:
         """Delete a pod; not an error if it is already gone."""
-        key = key_of(pod)
-        try:
-            self.client.delete(
-                PODS, key.name, key.namespace, options={"preconditions": {"uid": uid_of(pod)}}
-            )
-        except ApiError as error:
-            if error.reason in {"NotFound", "Conflict"}:
-                return
-            raise
-        self.pods.learn_deletion(pod, self.manager.now())
-        self.say(owner, "SuccessfulDelete", self.deleted(owner, key.name))
+        if delete_only(self.client, PODS, pod):
+            self.pods.learn_deletion(pod, self.manager.now())
+            self.say(owner, "SuccessfulDelete", self.deleted(owner, key_of(pod).name))
 
     def say(self, owner: JsonDict, reason: str, message: str, *, bad: bool = False) -> None:
         """Record an event of the owner, a warning where it is bad."""

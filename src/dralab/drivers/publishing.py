@@ -7,13 +7,12 @@ its pool (resourceslice controller of the Go library, 0.36).
 from collections.abc import Iterable
 from typing import Any, Final
 
-from dralab.api.status import ApiError
 from dralab.apiserver.access.users import NODE_PREFIX
 from dralab.drivers.driver import Driver
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import NamespacedName
 from dralab.objects.slices import generation_of, newest_of
-from dralab.runtime.client import Client
+from dralab.runtime.client import Client, delete_only
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import NODES, SLICES
 from dralab.values.json_types import JsonDict
@@ -163,14 +162,7 @@ class SlicePublisher:
         return self.manager.acting_as(f"{NODE_PREFIX}{node}").client
 
     def _delete(self, obj: JsonDict) -> None:
-        preconditions = {"uid": obj["metadata"]["uid"]}
-        try:
-            self._client_of(obj["spec"].get("nodeName", "")).delete(
-                SLICES, obj["metadata"]["name"], options={"preconditions": preconditions}
-            )
-        except ApiError as error:
-            if error.reason not in {"NotFound", "Conflict"}:
-                raise
+        delete_only(self._client_of(obj["spec"].get("nodeName", "")), SLICES, obj)
 
 
 def _pool(obj: JsonDict) -> Iterable[str]:

@@ -26,7 +26,7 @@ from dralab.objects.conditions import with_condition as replaced
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, status_of, uid_of
 from dralab.objects.pods import FINISHED, is_finished
 from dralab.objects.taints import taints_of
-from dralab.runtime.client import amend
+from dralab.runtime.client import amend, delete_only, find
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import LEASES, NODES, PODS, SERVICES, SLICES
 from dralab.values.json_types import JsonDict
@@ -215,14 +215,7 @@ class Kubelets:
         return stored
 
     def _delete(self, pod: JsonDict) -> None:
-        key = key_of(pod)
-        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid_of(pod)}}
-        try:
-            client = self.nodes[pod["spec"]["nodeName"]].client
-            client.delete(PODS, key.name, key.namespace, options=options)
-        except ApiError as error:
-            if error.reason not in {"NotFound", "Conflict"}:
-                raise
+        delete_only(self.nodes[pod["spec"]["nodeName"]].client, PODS, pod, gracePeriodSeconds=0)
 
     def reconcile(self, name: str) -> int | None:
         """Unprepare claims of pods that vanished unseen, and report health that has become too old.
@@ -272,11 +265,8 @@ class Kubelets:
 
     def _register(self, kubelet: Kubelet) -> None:
         client, spec = kubelet.client, kubelet.spec
-        try:
-            node = client.get(NODES, spec.name)
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
+        node = find(client, NODES, spec.name)
+        if node is None:
             node = client.create(NODES, spec.node())
             if self.leases:
                 self.manager.engine.after(ALONE_AFTER, partial(self._untaint, spec.name))

@@ -11,9 +11,9 @@ from typing import Any, Literal, Protocol
 
 import orjson
 
-from dralab.api.status import ApiError
+from dralab.api.status import ApiError, ignoring
 from dralab.objects.metadata import finalizers_of, key_of, uid_of
-from dralab.values.json_types import JsonDict
+from dralab.values.json_types import JsonDict, JsonObject
 
 PatchType = Literal["json", "merge", "strategic", "apply"]
 
@@ -156,13 +156,26 @@ class Client(Protocol):
 
 def serves(client: Client, resource: Resource) -> bool:
     """Return whether a server has a collection. ApiError."""
-    try:
+    with ignoring("NotFound"):
         client.list(resource)
-    except ApiError as error:
-        if error.reason != "NotFound":
-            raise
-        return False
-    return True
+        return True
+    return False
+
+
+def find(client: Client, resource: Resource, name: str, namespace: str = "") -> JsonDict | None:
+    """Return an object; None if it does not exist. ApiError: the server refuses to tell."""
+    with ignoring("NotFound"):
+        return client.get(resource, name, namespace)
+    return None
+
+
+def delete_only(client: Client, resource: Resource, obj: JsonObject, **options: Any) -> bool:
+    """Delete this object and no later one of its name; False: it is gone. ApiError."""
+    key, options = key_of(obj), {**options, "preconditions": {"uid": uid_of(obj)}}
+    with ignoring("NotFound", "Conflict"):
+        client.delete(resource, key.name, key.namespace, options=options)
+        return True
+    return False
 
 
 def add_finalizer(obj: JsonDict, name: str) -> bool:

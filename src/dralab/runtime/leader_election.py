@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from dralab.api.status import ApiError
 from dralab.kernel.clock import SECOND, rfc3339_micro
-from dralab.runtime.client import Client
+from dralab.runtime.client import Client, find
 from dralab.runtime.engine import Engine
 from dralab.runtime.resources import LEASES
 from dralab.values.json_types import JsonDict
@@ -120,11 +120,8 @@ class Leadership:
             "leaseDurationSeconds": DURATION // SECOND,
             "renewTime": stamp,
         }
-        try:
-            lease = self.client.get(LEASES, self.name, NAMESPACE)
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
+        lease = find(self.client, LEASES, self.name, NAMESPACE)
+        if lease is None:
             body: JsonDict = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",

@@ -9,7 +9,7 @@ pod, as with any two schedulers.
 
 from typing import Any, Final
 
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.kernel.clock import SECOND
 from dralab.objects.claims import allocation_of, classic_pod_claims, consumer_of
 from dralab.objects.conditions import conditions_of
@@ -303,11 +303,8 @@ class ClassicScheduling:
 
     def _delete(self, context: JsonDict) -> None:
         key = key_of(context)
-        try:
+        with ignoring("NotFound"):
             self.client.delete(SCHEDULING_CONTEXTS, key.name, key.namespace)
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
 
     def _give_up(self, pod: JsonDict, claims: dict[str, JsonDict]) -> None:
         """Request the deallocation of an unused claim that ties the pod to a node."""

@@ -14,7 +14,7 @@ from dralab.objects.claims import claim_names, consumers_of
 from dralab.objects.conditions import conditions_of
 from dralab.objects.metadata import NamespacedName, key_of, revision_of, uid_of
 from dralab.objects.pods import group_of, is_finished
-from dralab.runtime.client import Client, amend
+from dralab.runtime.client import Client, amend, find
 from dralab.runtime.resources import CLAIMS, PODS
 from dralab.scheduling.pods import PodInfo
 from dralab.values.json_types import JsonDict, JsonObject
@@ -116,13 +116,8 @@ def _mark(  # noqa: PLR0917 - which pod, and what it is told
 ) -> None:
     """Make earlier bindings of a pod fail, by changing it. ApiError Conflict: it is bound."""
     for attempt in range(ATTEMPTS):
-        try:
-            pod = client.get(PODS, key.name, key.namespace)
-        except ApiError as error:
-            if error.reason == "NotFound":
-                return
-            raise
-        if uid_of(pod) != uid or is_finished(pod):
+        pod = find(client, PODS, key.name, key.namespace)
+        if pod is None or uid_of(pod) != uid or is_finished(pod):
             return
         if pod["spec"].get("nodeName"):
             raise ApiError.conflict(

@@ -25,7 +25,7 @@ from dralab.drivers.classic.named_resources import chosen, resources
 from dralab.drivers.fake.demo import DRIVER, MODEL, children, parents
 from dralab.objects.metadata import key_of, revision_of, spec_of, uid_of
 from dralab.prototypes.classic.structured import held_by
-from dralab.runtime.client import Client, amend
+from dralab.runtime.client import Client, amend, find
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import ALLOCATION_STATES, CLASSIC_CLAIMS, NODES
 from dralab.values.json_types import JsonDict
@@ -255,13 +255,8 @@ class ClassicPlugin:
         """Return whether this plugin must remove a claim's record."""
         if ref.uid in self._structured or "structuredData" in (ref.handle or {}):
             return True
-        try:
-            claim = self.client.get(CLASSIC_CLAIMS, ref.name, ref.namespace)
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
-            return True
-        return uid_of(claim) != ref.uid or any(held_by(claim))
+        claim = find(self.client, CLASSIC_CLAIMS, ref.name, ref.namespace)
+        return claim is None or uid_of(claim) != ref.uid or any(held_by(claim))
 
     def _write_files(self, uid: str, devices: Sequence[_FakeDevice]) -> None:
         spec = CdiSpec(
@@ -281,11 +276,9 @@ class ClassicPlugin:
 
     def _state(self) -> JsonDict:
         """Return the node's state, created if missing."""
-        try:
-            return self.client.get(ALLOCATION_STATES, self.node, self.namespace)
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
+        known = find(self.client, ALLOCATION_STATES, self.node, self.namespace)
+        if known is not None:
+            return known
         node = self.client.get(NODES, self.node)
         owner = {
             "apiVersion": "v1",

@@ -7,7 +7,7 @@ which is not an expression) is fixed: all devices match.
 import json
 from typing import Any, Final
 
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, spec_of, uid_of
 from dralab.prototypes.classic.fake import DriverError, checked
 from dralab.prototypes.classic.kinds import API_VERSION, DRIVER, DRIVER_VERSION
@@ -80,11 +80,8 @@ class ParametersTranslation:
         ]
 
     def _delete(self, obj: JsonDict) -> None:
-        try:
+        with ignoring("NotFound"):
             self.client.delete(CLAIM_PARAMETERS, key_of(obj).name, key_of(obj).namespace)
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
 
 
 def selector_of(spec: JsonObject) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.components.nodes import Nodes
 from dralab.drivers.driver import Driver
 from dralab.drivers.hosted_plugin import HostedPlugin
@@ -72,11 +72,8 @@ class LivePools(ServedPools):
         self._create(KINDS[body["kind"]], body)
 
     def _create(self, resource: Resource, body: JsonDict) -> None:
-        try:
+        with ignoring("AlreadyExists"):
             self.client.create(resource, body)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
 
     def join(self, node: GpuNode, objects: Sequence[JsonDict], late: int) -> None:
         """Create a node unless it is there, and start its kubelet, then its drivers."""

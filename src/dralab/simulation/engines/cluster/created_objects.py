@@ -13,7 +13,7 @@ from dralab.components.simulated import SimulatedCluster
 from dralab.contracts.cdi import ContainerEdits
 from dralab.drivers.driver import AllocatedClaim, AllocatedDevice, Driver
 from dralab.objects.metadata import NamespacedName, metadata_of, spec_of
-from dralab.runtime.client import Resource, amend
+from dralab.runtime.client import Resource, amend, find
 from dralab.runtime.resources import resource_of
 from dralab.scenarios.errors import InputError
 from dralab.simulation.engines.cluster.containers import annotation
@@ -154,11 +154,8 @@ class CreatedObjects:
             return True
         resource = self._resource(body)
         name, namespace = metadata["name"], metadata.get("namespace", "")
-        try:
-            held = client.get(resource, name, namespace)
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
+        held = find(client, resource, name, namespace)
+        if held is None:
             return arrival.gone
         if arrival.gone:
             client.delete(resource, name, namespace)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.components.simulated import SimulatedCluster
 from dralab.kernel.events import ENDING
 from dralab.runtime.client import amend
@@ -119,11 +119,8 @@ class FaultInjector:
         self.cluster.client.create(TAINT_RULES, rule_of(fault, name))
 
         def mend() -> None:
-            try:
+            with ignoring("NotFound"):
                 self.cluster.client.delete(TAINT_RULES, name)
-            except ApiError as error:
-                if error.reason != "NotFound":
-                    raise
 
         return mend
 

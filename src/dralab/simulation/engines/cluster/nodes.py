@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.components.simulated import SimulatedCluster
 from dralab.contracts.plugin import PluginError
 from dralab.drivers.driver import Driver
@@ -162,11 +162,8 @@ class SimulatedNodes:
 
 def create_if_missing(cluster: SimulatedCluster, resource: Resource, body: JsonDict) -> None:
     """Create an object unless the user's manifests have it already."""
-    try:
+    with ignoring("AlreadyExists"):
         cluster.client.create(resource, body, body["metadata"].get("namespace", ""))
-    except ApiError as error:
-        if error.reason != "AlreadyExists":
-            raise
 
 
 class SimulatedPlugin(FaultyPlugin):

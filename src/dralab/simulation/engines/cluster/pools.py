@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.components.simulated import SimulatedCluster
 from dralab.runtime.resources import SLICES
 from dralab.simulation.engines.autoscaling.served_pools import ServedPools
@@ -37,11 +37,8 @@ class ClusterPools(ServedPools):
 
     def create_once(self, body: JsonDict) -> None:
         """Create an object unless it is there."""
-        try:
+        with ignoring("AlreadyExists"):
             self.created.create(body)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
 
     def join(self, node: GpuNode, objects: Sequence[JsonDict], late: int) -> None:
         """Start a kubelet, and its drivers so long after it."""
