@@ -10,7 +10,7 @@ import click
 from dralab.cli._options import EXISTING, opt
 from dralab.cli.errors import refusing
 
-AUTOSCALERS = ["cluster-autoscaler"]
+AUTOSCALERS = ["karpenter", "cluster-autoscaler"]
 
 if TYPE_CHECKING:
     from dralab.cluster import Component
@@ -22,7 +22,7 @@ class AutoscalerFlags:
     """Which autoscaler runs, and with which rules and pools."""
 
     autoscaler: str | None = opt(
-        "Add nodes for pods as cluster-autoscaler does.",
+        "Add nodes as karpenter or cluster-autoscaler.",
         AUTOSCALERS,
         metavar="NAME",
     )

@@ -54,6 +54,11 @@ STORED_ONLY: Final = frozenset(
     }
 )
 """Collections on whose objects a real cluster acts, and no part of dralab."""
+OPTIONAL: Final = dict.fromkeys(
+    ("karpenter.sh/nodepools", "karpenter.kwok.sh/kwoknodeclasses"),
+    "`dralab up --autoscaler karpenter`",
+)
+"""Collections on which a part acts that has to be asked for, and how."""
 
 
 class ControlPlaneHost(RolesHost, Protocol):
@@ -112,7 +117,8 @@ class ControlPlane:
             engine, cluster.client_of(reader), randomness, client_of=cluster.client_of
         )
         kinds = cluster.server.resources.kinds
-        cluster.server.resources.context.rules.stored_only = STORED_ONLY
+        rules = cluster.server.resources.context.rules
+        rules.stored_only, rules.optional = STORED_ONLY, OPTIONAL
         roles.install_for(cluster, older_parts.served(kinds))
 
         def begin() -> None:

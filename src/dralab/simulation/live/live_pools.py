@@ -13,7 +13,7 @@ from dralab.node.kubelets import LEASE_NAMESPACE
 from dralab.objects.conditions import is_true
 from dralab.objects.metadata import NamespacedName, labels_of, spec_of
 from dralab.objects.taints import taints_of
-from dralab.runtime.client import Resource
+from dralab.runtime.client import Client, Resource
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLASSES, LEASES, NODES, PODS, SLICES
@@ -69,17 +69,13 @@ class LivePools(ServedPools):
 
     def create_once(self, body: JsonDict) -> None:
         """Create an object that comes with a pool, unless it is there."""
-        self._create(KINDS[body["kind"]], body)
-
-    def _create(self, resource: Resource, body: JsonDict) -> None:
-        with ignoring("AlreadyExists"):
-            self.client.create(resource, body)
+        create_if_missing(self.client, KINDS[body["kind"]], body)
 
     def join(self, node: GpuNode, objects: Sequence[JsonDict], late: int) -> None:
         """Create a node unless it is there, and start its kubelet, then its drivers."""
         first, *slices = objects
         body = self.provider.dressed(first, labels_of(first)[POOL_LABEL])
-        self._create(NODES, body)
+        create_if_missing(self.client, NODES, body)
         self._slices[node.name] = len(slices)
 
         def joined(kubelet: "Kubelet") -> None:
@@ -96,7 +92,7 @@ class LivePools(ServedPools):
             driver = ManifestDriver(kubelet.name, name)
             kubelet.register(HostedPlugin(driver, kubelet.client, kubelet.directory))
         for item in slices:
-            self._create(SLICES, item)
+            create_if_missing(self.client, SLICES, item)
 
     def is_ready(self, node: str) -> bool:
         """Return whether it says so, is not tainted for it, and has its devices."""
@@ -115,3 +111,9 @@ class LivePools(ServedPools):
         self.client.delete_collection(SLICES, field_selector=f"spec.nodeName={node}")
         self.delete_if_there(LEASES, node, LEASE_NAMESPACE)
         self.delete_if_there(NODES, node)
+
+
+def create_if_missing(client: Client, resource: Resource, body: JsonDict) -> None:
+    """Create an object of the whole cluster unless it is there. ApiError."""
+    with ignoring("AlreadyExists"):
+        client.create(resource, body)

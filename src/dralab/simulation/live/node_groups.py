@@ -5,7 +5,7 @@ Source: `cloudprovider/kwok` of cluster-autoscaler 1.36 (`kwok_config.go`, `kwok
 the ResourceSlices whose `nodeName` it is.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,12 +23,11 @@ from dralab.simulation.engines.autoscaling.cluster_autoscaler import ClusterAuto
 from dralab.simulation.engines.autoscaling.loop import Autoscaler
 from dralab.simulation.engines.autoscaling.machines import Machines, ScalingObserver
 from dralab.simulation.lifecycle.model import Stage
-from dralab.simulation.live.pool_source import FoundPools, PoolFinding
+from dralab.simulation.live.pool_source import FoundPools, PoolFinding, name_problem
 from dralab.simulation.live.scaling_events import ClusterAutoscalerEvents
 from dralab.simulation.scenario.fleet import ScenarioFleet, checked_node
 from dralab.simulation.scenario.pools import POOL_LABEL, ClusterAutoscalerRules, ScenarioPool
 from dralab.values.json_types import JsonDict, JsonObject
-from dralab.values.names import subdomain_problems
 
 CONFIG_NAME: Final = "kwok-provider-config"
 CONFIG_KEY: Final = "config"
@@ -68,6 +67,7 @@ class NodeGroups:
     """The node groups of a cluster, beside those `given` on the command line."""
 
     component = "cluster-autoscaler"
+    acts_on: Collection[str] = ()
 
     def __init__(
         self,
@@ -101,8 +101,15 @@ class NodeGroups:
         self._autoscaler = ClusterAutoscaler(machines, self.rules, self._chance.stream, begin)
         return self._autoscaler
 
+    def definitions(self) -> Sequence[JsonDict]:
+        """Return none: ConfigMaps are there."""
+        return ()
+
     def obey(self, autoscaler: Autoscaler) -> None:
         """Do nothing: groups have no rules of their own."""
+
+    def report(self, machines: Machines) -> None:
+        """Do nothing: ConfigMaps have no status."""
 
     def observer(self) -> ScalingObserver:
         """Return who writes the events of cluster-autoscaler."""
@@ -204,8 +211,8 @@ class _Groups:
         name = annotations.get(NAME) or value
         if name in self.pools:
             return
-        if problems := subdomain_problems(f"{name}-0"):
-            raise self._error(title, f"the group {name!r} cannot name nodes: {problems[0]}")
+        if problem := name_problem(name):
+            raise self._error(title, f"the group {name!r} cannot name nodes: {problem}")
         least, most = (
             self._number(node, key, usual) for key, usual in ((LEAST, 0), (MOST, USUAL_MOST))
         )

@@ -18,6 +18,7 @@ from dralab.simulation.engines.fleet_nodes import (
     node_spec,
     slices_of,
 )
+from dralab.simulation.live.karpenter_pools import KarpenterPools
 from dralab.simulation.live.node_groups import NodeGroups
 from dralab.simulation.live.pool_source import PoolSource
 from dralab.simulation.scenario import pools
@@ -43,7 +44,9 @@ def source_of(name: str, file: Path | None) -> Callable[[Manager, Randomness], P
     rules, given = _settings(name, file)
     if isinstance(rules, ClusterAutoscalerRules):
         return partial(NodeGroups, rules=rules, given=given)
-    raise NotImplementedError
+    from dralab.simulation.live.instance_types import usual_types
+
+    return partial(KarpenterPools, rules=rules, types=given or usual_types())
 
 
 def _settings(name: str, file: Path | None) -> tuple[Rules, Sequence[ScenarioPool]]:

@@ -13,10 +13,10 @@ from dralab.objects.metadata import labels_of, metadata_of, spec_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager
-from dralab.runtime.resources import NODES, PODS, SLICES
+from dralab.runtime.resources import CRDS, NODES, PODS, SLICES
 from dralab.simulation.engines.autoscaling.loop import Autoscaler
 from dralab.simulation.engines.autoscaling.machines import Machines
-from dralab.simulation.live.live_pools import LivePools
+from dralab.simulation.live.live_pools import LivePools, create_if_missing
 from dralab.simulation.live.pool_source import FoundPools, PoolSource
 from dralab.simulation.scenario.pools import POOL_LABEL
 from dralab.values.json_types import JsonDict
@@ -49,6 +49,12 @@ class PoolAutoscaler:
         engine = self.engine = LiveEngine(name="dralab-autoscaler", clock=cluster.clock)
         manager = self.manager = Manager(engine, cluster.client_of(USER), chance)
         self.source = self._new_source(manager, chance)
+        for body in self.source.definitions():
+            create_if_missing(cluster.client, CRDS, body)
+        rules = cluster.server.resources.context.rules
+        rules.optional = {
+            hub: part for hub, part in rules.optional.items() if hub not in self.source.acts_on
+        }
         self.recorder = manager.recorder(self.source.component)
         self.host = LivePools(engine, manager, self.nodes, self.source, self._changed)
         self._chance = chance
@@ -92,6 +98,7 @@ class PoolAutoscaler:
             self.machines.set_pools(found.pools)
             self.source.obey(self.autoscaler)
             self._adopt(self.machines, self.autoscaler)
+            self.source.report(self.machines)
             self.autoscaler.look()
         return None
 
@@ -128,8 +135,9 @@ class PoolAutoscaler:
             self.autoscaler.look()
 
     def _changed(self) -> None:
-        if self.autoscaler is not None:
+        if self.autoscaler is not None and self.machines is not None:
             self.autoscaler.changed()
+            self.source.report(self.machines)
 
     def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
         if self.autoscaler is None:

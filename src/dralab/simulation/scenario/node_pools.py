@@ -4,7 +4,7 @@ The `pools` of the scenario are the instance types. A NodePool asks for nodes of
 requirements, with its labels and taints.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -205,12 +205,19 @@ def read(path: Path) -> tuple[tuple[NodePoolTemplate, ...], tuple[str, ...]]:
         if not name or name in found:
             problem = f"{name!r} is given twice" if name else "must be given"
             raise source.error("metadata.name", problem)
-        given = SPEC.read(Fields(source, "spec", body.get("spec")))
-        found[name] = _template(name, given)
-        notes += (f"NodePool {name}: {each} is not acted on" for each in _ignored(given))
+        found[name], ignored = template_of(name, body, source)
+        notes += (f"NodePool {name}: {each} is not acted on" for each in ignored)
     if not found:
         raise InputError(path, f"has no NodePool of {VERSION}")
     return tuple(found.values()), tuple(notes)
+
+
+def template_of(
+    name: str, body: JsonDict, source: FieldSource
+) -> tuple[NodePoolTemplate, Sequence[str]]:
+    """Return a NodePool, and which of its fields are not acted on. InputError."""
+    given = SPEC.read(Fields(source, "spec", body.get("spec")))
+    return _template(name, given), _ignored(given)
 
 
 def _objects(path: Path) -> Iterator[tuple[JsonDict, FieldSource]]:
@@ -275,7 +282,7 @@ def _requirement(given: Given) -> Requirement:
     return Requirement(given.key, operator, values)
 
 
-def _ignored(given: Given) -> Iterable[str]:
+def _ignored(given: Given) -> Sequence[str]:
     template = given.template.spec
     there = {
         "spec.replicas": given.replicas,

@@ -33,6 +33,7 @@ from dralab.scenarios.tables import (
 from dralab.simulation.lifecycle.model import Stage
 from dralab.simulation.scenario import fleet, node_pools
 from dralab.simulation.scenario.fleet import ScenarioFleet
+from dralab.simulation.scenario.node_pools import NodePoolTemplate
 from dralab.values import json_schema
 from dralab.values.json_types import JsonDict
 
@@ -268,19 +269,7 @@ def _karpenter(
         if given.given.has(key):
             raise given.error(key, "is for the NodePools to say, where there are node_pools")
     templates, ignored = node_pools.read(given.node_pools)
-    found = [
-        replace(
-            shape,
-            name=f"{template.rules.name}-{shape.name}",
-            fleet=fleet,
-            priority=template.rules.weight,
-            group=template.rules.name,
-            startup_taints=template.startup_taints,
-        )
-        for template in templates
-        for shape in shapes
-        if (fleet := template.fleet(shape.fleet, shape.name, spot=shape.spot is not None))
-    ]
+    found = [pool for template in templates for pool in pools_of(template, shapes)]
     for shape in shapes:
         if shape.least:
             raise given.error("node_pools", f"do not go with `min` of the pool {shape.name}")
@@ -290,6 +279,22 @@ def _karpenter(
             raise given.error("node_pools", problem)
     rules = tuple(template.rules for template in templates)
     return KarpenterRules(**flags, node_pools=rules, ignored=ignored), tuple(found)
+
+
+def pools_of(template: NodePoolTemplate, shapes: Sequence[ScenarioPool]) -> list[ScenarioPool]:
+    """Return the instance types that meet the requirements of a NodePool, as pools of it."""
+    return [
+        replace(
+            shape,
+            name=f"{template.rules.name}-{shape.name}",
+            fleet=fleet,
+            priority=template.rules.weight,
+            group=template.rules.name,
+            startup_taints=template.startup_taints,
+        )
+        for shape in shapes
+        if (fleet := template.fleet(shape.fleet, shape.name, spot=shape.spot is not None))
+    ]
 
 
 def _stage(given: Given, key: str) -> Stage:

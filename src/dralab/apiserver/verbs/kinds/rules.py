@@ -51,6 +51,8 @@ class Rules:
         self.release = MIXED
         # Collections on whose objects no part of the cluster acts: who creates one is told.
         self.stored_only: frozenset[str] = frozenset()
+        # And those on which a part acts that has to be asked for, and how.
+        self.optional: Mapping[str, str] = {}
         self.strategies: dict[str, Strategy] = dict(strategies or {})
         self.conversions: dict[str, tuple[Conversion, Conversion]] = {}
         self.webhooks: dict[str, ConversionWebhook] = {}
@@ -111,9 +113,12 @@ class Rules:
 
     def inert_warnings(self, kind: Kind) -> list[str]:
         """Return the warning that nothing acts on the objects of a kind, if so."""
+        title = f"{kind.api_version} {kind.kind}"
+        if kind.hub in self.optional:
+            return [f"{title}: stored only, unless it runs with {self.optional[kind.hub]}"]
         if kind.custom is not None or kind.hub not in self.stored_only:
             return []
-        return [f"{kind.api_version} {kind.kind}: stored only, no part of this cluster acts on it"]
+        return [f"{title}: stored only, no part of this cluster acts on it"]
 
     def decodes_alone(self, kind: Kind) -> bool:
         """Return whether objects are decoded by a built-in definition alone, as stored."""

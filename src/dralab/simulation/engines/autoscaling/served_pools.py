@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.capacity.changes import of_daemon_set
 from dralab.objects.conditions import condition_of
 from dralab.objects.metadata import key_of, metadata_of, status_of
@@ -50,20 +50,14 @@ class ServedPools:
                 "kind": "Eviction",
                 "metadata": {"name": name, "namespace": namespace},
             }
-            try:
+            with ignoring("NotFound", "TooManyRequests"):
                 self.client.post(PODS, name, "eviction", body, namespace)
-            except ApiError as error:
-                if error.reason not in {"NotFound", "TooManyRequests"}:
-                    raise
         return bool(pods)
 
     def delete_if_there(self, resource: Resource, name: str, namespace: str = "") -> None:
         """Delete an object that may be gone already."""
-        try:
+        with ignoring("NotFound"):
             self.client.delete(resource, name, namespace)
-        except ApiError as error:
-            if error.reason != "NotFound":
-                raise
 
     @contextmanager
     def model(self, late: Collection[str]) -> Iterator[ClusterModel]:
