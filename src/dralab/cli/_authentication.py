@@ -67,7 +67,6 @@ class AuthenticationOptions:
     service_account_jwks_uri: str = opt(
         "The URL of the issuer's public keys.  [default: the server's /openid/v1/jwks]",
         metavar="URL",
-        default="",
     )
     service_account_max_token_expiration: str = opt(
         "The longest validity of a token, such as 24h.  [default: no limit]",
@@ -83,18 +82,13 @@ class AuthenticationOptions:
         show_default="true",
     )
     api_audiences: str = opt(
-        "The names of the server in tokens.  [default: the issuers]",
-        metavar="NAME[,NAME]",
-        default="",
+        "The names of the server in tokens.  [default: the issuers]", metavar="NAME[,NAME]"
     )
     oidc_issuer_url: str = opt(
         "Accept ID tokens of this OpenID provider (https). Its keys are fetched from it.",
         metavar="URL",
-        default="",
     )
-    oidc_client_id: str = opt(
-        "The client ID that ID tokens must be issued for.", metavar="ID", default=""
-    )
+    oidc_client_id: str = opt("The client ID that ID tokens must be issued for.", metavar="ID")
     oidc_ca_file: Path | None = opt(
         "The CAs (PEM) of the provider.  [default: those of this machine]", EXISTING, metavar="FILE"
     )
@@ -103,23 +97,18 @@ class AuthenticationOptions:
         EXISTING,
         metavar="FILE",
     )
-    oidc_username_claim: str = opt(
-        "The claim with the user name.  [default: sub]", metavar="CLAIM", default=""
-    )
+    oidc_username_claim: str = opt("The claim with the user name.  [default: sub]", metavar="CLAIM")
     oidc_username_prefix: str = opt(
         "Prefix of user names; - for none.  [default: the issuer and #, unless the claim is email]",
         metavar="TEXT",
-        default="",
     )
-    oidc_groups_claim: str = opt(
-        "The claim with the groups.  [default: none]", metavar="CLAIM", default=""
-    )
-    oidc_groups_prefix: str = opt("Prefix of groups.", metavar="TEXT", default="")
+    oidc_groups_claim: str = opt("The claim with the groups.  [default: none]", metavar="CLAIM")
+    oidc_groups_prefix: str = opt("Prefix of groups.", metavar="TEXT")
     oidc_required_claim: tuple[str, ...] = opt(
         "A claim that tokens must have. May be repeated.", metavar="CLAIM=VALUE"
     )
     oidc_signing_algs: str = opt(
-        "The algorithms of accepted signatures.  [default: RS256]", metavar="ALG[,ALG]", default=""
+        "The algorithms of accepted signatures.  [default: RS256]", metavar="ALG[,ALG]"
     )
     anonymous_auth: bool = opt(
         "Let requests without a credential be system:anonymous, which may do what roles allow.",
@@ -134,21 +123,19 @@ class AuthenticationOptions:
         metavar="FILE",
     )
     requestheader_allowed_names: str = opt(
-        "The common names of these proxies.  [default: all]", metavar="NAME[,NAME]", default=""
+        "The common names of these proxies.  [default: all]", metavar="NAME[,NAME]"
     )
     requestheader_username_headers: str = opt(
-        "The headers with the user, such as X-Remote-User.", metavar="HEADER[,HEADER]", default=""
+        "The headers with the user, such as X-Remote-User.", metavar="HEADER[,HEADER]"
     )
     requestheader_uid_headers: str = opt(
-        "The headers with the user's UID.", metavar="HEADER[,HEADER]", default=""
+        "The headers with the user's UID.", metavar="HEADER[,HEADER]"
     )
     requestheader_group_headers: str = opt(
-        "The headers with groups, such as X-Remote-Group.", metavar="HEADER[,HEADER]", default=""
+        "The headers with groups, such as X-Remote-Group.", metavar="HEADER[,HEADER]"
     )
     requestheader_extra_headers_prefix: str = opt(
-        "Prefix of headers with extra fields, such as X-Remote-Extra-.",
-        metavar="PREFIX[,PREFIX]",
-        default="",
+        "Prefix of headers with extra fields, such as X-Remote-Extra-.", metavar="PREFIX[,PREFIX]"
     )
 
     def flags(self) -> "AuthenticationFlags":
@@ -189,10 +176,9 @@ class AdmissionOptions:
         "Admission plugins to enable, by kube-apiserver's names; all available ones are on "
         "by default.",
         metavar="NAME[,NAME]",
-        default="",
     )
     disable_admission_plugins: str = opt(
-        "Admission plugins to disable, such as PodSecurity.", metavar="NAME[,NAME]", default=""
+        "Admission plugins to disable, such as PodSecurity.", metavar="NAME[,NAME]"
     )
     admission_control_config_file: Path | None = opt(
         "An AdmissionConfiguration with the PodSecurity plugin's defaults and exemptions.",

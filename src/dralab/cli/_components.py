@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
 
-RELEASE = opt("The release of Kubernetes that is meant, 1.32 to 1.37.", metavar="1.NN", default="")
+RELEASE = opt("The release of Kubernetes that is meant, 1.32 to 1.37.", metavar="1.NN")
 GATES = opt(
     "Feature gates of that release to enable or disable; AllAlpha and AllBeta name all of a stage.",
     metavar="GATE=true|false[,…]",
-    default="",
 )
 ROOT = opt(
     "The kubelet's root directory: plugins, registrations, checkpoints.",
@@ -67,13 +66,11 @@ CLUSTER_CIDR = opt(
     "its node's part of this network, such as 10.244.0.0/16.  [default: pods share the machine's "
     "network]",
     metavar="CIDR",
-    default="",
 )
 CLUSTER_DNS = opt(
     "With --cluster-cidr: the name server of pods.  [default: the tenth address of the "
     "Services' network]",
     metavar="ADDR",
-    default="",
 )
 
 

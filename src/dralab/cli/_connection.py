@@ -25,10 +25,8 @@ class ClusterConnection:
     """
 
     kubeconfig: Path | None = opt("The kubeconfig of the cluster.", FILE)
-    context: str = opt("The kubeconfig context to use; default: its current one.", default="")
-    server: str = opt(
-        "The server's address; overrides the kubeconfig's.", metavar="URL", default=""
-    )
+    context: str = opt("The kubeconfig context to use; default: its current one.")
+    server: str = opt("The server's address; overrides the kubeconfig's.", metavar="URL")
 
     def __post_init__(self) -> None:
         """Refuse a context of no kubeconfig. UsageError."""

@@ -5,8 +5,9 @@
     def run(*, file: Path = arg(FILE), seeds: int = opt("Number of trials.", least=1, default=100)):
 
 A parameter gives its option the name and the type. `X | None` may be missing, a `tuple` may be
-given several times, a `bool` is a flag; the others are required unless they have a default, which
-help shows. A parameter that is a data class of options gets one made of them.
+given several times, a `bool` is a flag, and a `str` is empty if it is not given; the others are
+required unless they have a default, which help shows. A parameter that is a data class of options
+gets one made of them.
 """
 
 import functools
@@ -60,8 +61,8 @@ def opt(
             given |= {"default": None} if may_be_missing else {"is_flag": True}
         elif get_origin(of) is tuple:
             given["multiple"] = True
-        elif "default" not in more and not may_be_missing:
-            given["required"] = True
+        elif not (may_be_missing or more.keys() & {"default", "required"}):
+            given |= {"default": ""} if of is str and kind is None else {"required": True}
         if least is not None or most is not None:
             ranged: Any = click.FloatRange if of is float else click.IntRange
             given["type"] = ranged(least, most)

@@ -79,9 +79,7 @@ class AuditFlags:
         metavar="FILE",
     )
     audit_log_path: str = opt(
-        "The audit log file, one line of JSON per stage; - is standard output.",
-        metavar="FILE|-",
-        default="",
+        "The audit log file, one line of JSON per stage; - is standard output.", metavar="FILE|-"
     )
     audit_log_maxsize: int = opt(
         "The size at which the audit log is rotated; 0: never.",

@@ -57,10 +57,8 @@ def allocate(
     source: InventorySource,
     names: tuple[str, ...] = arg(metavar="[POD]..."),
     api: str | None = api_option(API_NAMES),
-    node: str = opt("Allocate only on this node.", metavar="NODE", default=""),
-    namespace: str = opt(
-        "Only pods and claims of this namespace.", flags="-n --namespace", default=""
-    ),
+    node: str = opt("Allocate only on this node.", metavar="NODE"),
+    namespace: str = opt("Only pods and claims of this namespace.", flags="-n --namespace"),
     policy: str = opt(
         "How to choose among the possible allocations: as Kubernetes does, or by another goal; "
         f"{OPTIMAL} serves as many pods and claims as possible.",

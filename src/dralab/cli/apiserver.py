@@ -89,7 +89,6 @@ def serve(
         "gate or --runtime-config asks for]",
         flags="--kubernetes-version --emulated-version",
         metavar="1.NN",
-        default="",
     ),
     feature_gates: str = GATES,
     tls: bool = opt(
@@ -118,13 +117,11 @@ def serve(
         "API versions to switch on or off: GROUP/VERSION, GROUP/VERSION/RESOURCE, "
         "api/all, api/ga, api/beta, api/alpha.",
         metavar="API=true|false[,…]",
-        default="",
     ),
     accept_hosts: str = opt(
         "Host names of the server beside localhost. Its certificate has them; with "
         "--plain, requests for other names are refused.",
         metavar="NAME[,NAME]",
-        default="",
     ),
     authorization_mode: str | None = opt(
         "How to decide who may do what: AlwaysAllow, AlwaysDeny, Node, RBAC, in the "
@@ -245,14 +242,13 @@ def apiserver(
         "Store the objects in an etcd, which several servers may share, instead of in --data. "
         "Needs the extra `etcd`.",
         metavar="etcd://HOST:PORT[,HOST:PORT]",
-        default="",
     ),
-    etcd_prefix: str = opt("Prefix of all keys.  [default: /registry]", metavar="PATH", default=""),
+    etcd_prefix: str = opt("Prefix of all keys.  [default: /registry]", metavar="PATH"),
     etcd_cafile: str = opt(
-        "Use TLS: the authority that signed the certificates of etcd.", metavar="FILE", default=""
+        "Use TLS: the authority that signed the certificates of etcd.", metavar="FILE"
     ),
-    etcd_certfile: str = opt("Client certificate for etcd.", metavar="FILE", default=""),
-    etcd_keyfile: str = opt("Key of the client certificate.", metavar="FILE", default=""),
+    etcd_certfile: str = opt("Client certificate for etcd.", metavar="FILE"),
+    etcd_keyfile: str = opt("Key of the client certificate.", metavar="FILE"),
     service_accounts: bool = opt(
         "Whether pods get a service account (`default` if they name none) and its token.",
         flags="--service-accounts/--no-service-accounts",

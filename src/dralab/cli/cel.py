@@ -38,7 +38,7 @@ def cel(
     attributes: Path | None = opt(
         "A YAML file with the device's attributes.", click.Path(path_type=Path, allow_dash=True)
     ),
-    driver: str = opt("The driver of the device.", default=""),
+    driver: str = opt("The driver of the device."),
     strict: bool = opt("evolution: a missing key is an error, not a default."),
 ) -> None:
     """Evaluate EXPRESSION for one device and print true or false.

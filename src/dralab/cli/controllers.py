@@ -29,7 +29,6 @@ def controllers(
     without: str = opt(
         "Controllers to leave out, by their names in kube-controller-manager.",
         metavar="NAME[,NAME]",
-        default="",
     ),
 ) -> None:
     """Run the controllers against any cluster until Ctrl-C or SIGTERM.

@@ -43,7 +43,6 @@ def convert(
         "The API generation to write, or a version of today's.",
         flags="--to",
         metavar=f"{'|'.join([*WRITERS, *VERSIONS[1:]])}|FILE.py|NAME",
-        default="",
     ),
     kubernetes_version: str = RELEASE,
     source: str | None = api_option(generations.READABLE),

@@ -78,7 +78,7 @@ def check(
         FOLDER,
         flags="--cdi-root",
     ),
-    node: str = opt("With a socket: the driver's node.", default=""),
+    node: str = opt("With a socket: the driver's node."),
     write: tuple[Path, ...] = opt(
         "Write the report to this file, by its ending: .json, .xml (JUnit), .md (a page) or .svg "
         "(a badge). May be repeated.",
@@ -99,12 +99,9 @@ def check(
     previous: str = opt(
         "The command of an older version: upgrade and rollback are checked with it.",
         metavar="COMMAND",
-        default="",
     ),
     health_hook: str = opt(
-        "A command that makes {device} {health}: `healthy` or `unhealthy`.",
-        metavar="COMMAND",
-        default="",
+        "A command that makes {device} {health}: `healthy` or `unhealthy`.", metavar="COMMAND"
     ),
     verbose: bool = opt("Print each check as it ends."),
     output: str = formats("text", "json"),

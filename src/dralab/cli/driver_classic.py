@@ -100,7 +100,7 @@ class JsonFormatter(logging.Formatter):
 NAMESPACE = opt(
     "The namespace of the NodeAllocationStates.", default="fake-system", envvar="POD_NAMESPACE"
 )
-NODE = opt("The node of the plugin.", envvar="NODE_NAME")
+NODE = opt("The node of the plugin.", envvar="NODE_NAME", required=True)
 
 
 @click.group("classic")

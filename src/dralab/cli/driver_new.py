@@ -166,7 +166,6 @@ def new(
         "Where CI installs dralab from: a wheel, which is copied into the project, a directory, or "
         "a URL such as git+https://…  [default: the package index]",
         metavar="PATH|URL",
-        default="",
     ),
 ) -> None:
     """Write a small driver project: code, a test, a manifest and a CI file.

@@ -31,13 +31,13 @@ def run(
     *,
     connection: RequiredConnection,
     name: str = arg(),
-    node_name: str = opt("The node of the driver.", flags="--node", envvar="NODE_NAME"),
+    node_name: str = opt(
+        "The node of the driver.", flags="--node", envvar="NODE_NAME", required=True
+    ),
     root: Path = ROOT,
     cdi_root: Path = CDI,
     pod_uid: str = opt(
-        "Use separate sockets, for a rolling update: an older instance keeps its own until it "
-        "ends.",
-        default="",
+        "Use separate sockets, for a rolling update: an older instance keeps its own until it ends."
     ),
     fault_texts: tuple[str, ...] = opt(
         "Inject a fault, such as prepare=slow:60x1 or slices=republish:5; `--fault help` lists "

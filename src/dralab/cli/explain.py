@@ -36,12 +36,10 @@ def explain(
     *,
     source: InventorySource,
     api: str | None = api_option(READABLE),
-    node: str = opt("Only look at this node.", metavar="NODE", default=""),
-    namespace: str = opt(
-        "Only pods and claims of this namespace.", flags="-n --namespace", default=""
-    ),
+    node: str = opt("Only look at this node.", metavar="NODE"),
+    namespace: str = opt("Only pods and claims of this namespace.", flags="-n --namespace"),
     every_node: bool = opt("Add what every group of nodes lacks.", flags="--all"),
-    code: str = opt("Say what a code such as DRA014 means.", metavar="CODE", default=""),
+    code: str = opt("Say what a code such as DRA014 means.", metavar="CODE"),
     output: str = formats("text", "json"),
     name: str | None = arg(metavar="[CLAIM|POD]"),
 ) -> None:

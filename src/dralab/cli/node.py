@@ -46,7 +46,7 @@ CDI_ROOTS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 def node(
     *,
     connection: RequiredConnection,
-    name: str = opt("The node's name."),
+    name: str = opt("The node's name.", required=True),
     root: Path = ROOT,
     cdi_roots: tuple[Path, ...] = opt(
         "A directory of CDI files to read besides /etc/cdi and /var/run/cdi; repeatable, the last "

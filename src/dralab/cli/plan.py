@@ -60,7 +60,6 @@ def nodes(
         "Shapes of nodes that can be added (see `dralab generate -h`), or nodes of the input to "
         "copy.",
         metavar="SHAPE,...",
-        default="",
     ),
     price: Path | None = opt(
         "The price of a node of each shape; default: 1, so that the number of nodes counts.",

@@ -46,7 +46,7 @@ from dralab.values.json_types import JsonDict
 def moves(
     *,
     source: InventorySource,
-    name: str = opt("Make room for this pod.", flags="--for", metavar="POD", default=""),
+    name: str = opt("Make room for this pod.", flags="--for", metavar="POD"),
     all_pending: bool = opt("Make room for every pod that waits."),
     max_moves: int | None = opt("Move at most so many pods.", least=0),
     least: str = opt(

@@ -45,7 +45,7 @@ def campaign(
         ["processes", "dask"],
         default="processes",
     ),
-    address: str = opt("The scheduler of the Dask cluster: tcp://host:8786.", default=""),
+    address: str = opt("The scheduler of the Dask cluster: tcp://host:8786."),
     output: str = formats("table", "json"),
 ) -> None:
     """Run every combination of scenarios, schedulers and seeds.

@@ -113,7 +113,7 @@ class BatsimOptions:
         ["4", "5"],
         default="4",
     )
-    component_data: str = opt("With --protocol 5: data for the scheduler's start.", default="")
+    component_data: str = opt("With --protocol 5: data for the scheduler's start.")
     dynamic: bool = opt("Let that scheduler register jobs.", flags="--enable-dynamic-jobs")
     profiles: bool = opt(
         "Send profiles with jobs to the external scheduler.",

@@ -152,9 +152,10 @@ def migrate(
     store: str = opt(
         "Read the objects from an etcd instead of --data. Needs the extra `etcd`.",
         metavar="etcd://HOST:PORT[,HOST:PORT][?prefix=PATH&cafile=FILE]",
-        default="",
     ),
-    kubernetes_version: str = opt("The release whose form the objects get.", metavar="1.NN"),
+    kubernetes_version: str = opt(
+        "The release whose form the objects get.", metavar="1.NN", required=True
+    ),
     apply: bool = opt("Rewrite the objects; without it, nothing is written."),
 ) -> None:
     """Say which objects another release stored otherwise; rewrite them.

@@ -38,8 +38,8 @@ EVERY: Final = 2.0
 def top(
     *,
     source: InventorySource,
-    node: str = opt("Only devices of this node.", metavar="NODE", default=""),
-    driver: str = opt("Only devices of this driver.", metavar="DRIVER", default=""),
+    node: str = opt("Only devices of this node.", metavar="NODE"),
+    driver: str = opt("Only devices of this driver.", metavar="DRIVER"),
     devices: bool = opt("One line for each device."),
     watch: bool = opt(
         "Look every two seconds, and show what waits as well, until Ctrl-C.", flags="--watch -w"

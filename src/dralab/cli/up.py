@@ -46,9 +46,7 @@ def up(
         FILE,
     ),
     empty: bool = opt("Do not load the example into an empty cluster."),
-    without: str = opt(
-        "Leave out: scheduler, controllers, nodes.", metavar="PART[,PART]", default=""
-    ),
+    without: str = opt("Leave out: scheduler, controllers, nodes.", metavar="PART[,PART]"),
     api: str = opt(
         "Device API generations to serve: v1, k8srm, evolution, classic.",
         metavar="API[,API]",
@@ -58,7 +56,7 @@ def up(
     named: tuple[str, ...] = opt(
         "Run a node with this name. May be repeated.", flags="--node", metavar="NAME"
     ),
-    fleet: str = opt("Run nodes of a shape of `dralab generate`.", metavar="SHAPE", default=""),
+    fleet: str = opt("Run nodes of a shape of `dralab generate`.", metavar="SHAPE"),
     drivers: tuple[str, ...] = opt(
         "Run this driver on every node; repeatable.",
         ["fake", "gpu", "nic", "cpu"],
@@ -79,7 +77,6 @@ def up(
         "Give Services of type LoadBalancer addresses of this network (IPv4). Nothing listens "
         "there.  [default: they wait]",
         metavar="CIDR",
-        default="",
     ),
     system_pods: bool = opt(
         "Have simulated pods in kube-system as after kubeadm: coredns, kube-proxy, etcd and the "
