@@ -27,7 +27,8 @@ def command(
     *,
     file: Path = arg(FILE),
     more: tuple[str, ...] = arg(),
-    name: str = opt("Its name."),
+    name: str = opt("Its name.", required=True),
+    note: str = opt("A text."),
     kind: str = opt("Which.", ["a", "b"], default="a"),
     label: tuple[str, ...] = opt("May be repeated."),
     table: bool | None = opt("As a table.", flags="--table/--no-table"),
@@ -35,7 +36,7 @@ def command(
     pace: Pace,
     **passed,
 ):
-    told = (str(file), more, name, kind, label, table, quiet, pace.rate, pace.burst, passed)
+    told = (str(file), more, name + note, kind, label, table, quiet, pace.rate, pace.burst, passed)
     click.echo(" ".join(map(str, told)))
 
 
@@ -47,6 +48,7 @@ def command(
             "f x y --name n --kind b --label p --label q --no-table --quiet -s 3 --rate 1 --burst 2",
             "f ('x', 'y') n b ('p', 'q') False True 1.0 2 {'seeds': 3}",
         ),
+        ("f --name n --note !", "f () n! a () None False"),
         ("f", "Missing option '--name'"),
         ("--name n", "Missing argument 'FILE'"),
         ("f --name n --kind c", "'c' is not one of 'a', 'b'"),
@@ -62,7 +64,7 @@ def test_the_type_and_the_default_of_a_parameter_make_its_option(words, told):
 def test_help_shows_what_is_required_and_the_defaults():
     told = " ".join(CliRunner().invoke(command, ["--help"]).output.split())
     assert "--name TEXT Its name. [required]" in told
-    assert "--kind [a|b] Which. [default: a]" in told
+    assert "--note TEXT A text. --kind [a|b] Which. [default: a]" in told
     assert "--rate FLOAT RANGE Per second. [default: 5; x>=0]" in told
     assert told.endswith("--help Show this message and exit.")
 
@@ -70,7 +72,7 @@ def test_help_shows_what_is_required_and_the_defaults():
 def test_options_of_a_class_in_a_class_are_options_of_the_command():
     @dataclass(frozen=True, kw_only=True)
     class Inner:
-        deep: str = opt("Deep.", default="")
+        deep: str = opt("Deep.")
 
     @dataclass(frozen=True, kw_only=True)
     class Outer:

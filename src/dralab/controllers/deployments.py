@@ -8,6 +8,11 @@ from copy import deepcopy
 from typing import Any, Final
 
 from dralab.api.status import ApiError
+from dralab.controllers.deployment_status import (
+    deployment_status,
+    replicas_of,
+    with_created_set,
+)
 from dralab.controllers.workloads import (
     OwnedObjects,
     each,
@@ -16,8 +21,6 @@ from dralab.controllers.workloads import (
     template_hash,
     write_status,
 )
-from dralab.kernel.clock import SECOND, from_rfc3339
-from dralab.objects.conditions import condition_of, conditions_of, with_condition
 from dralab.objects.metadata import (
     NamespacedName,
     annotations_of,
@@ -121,7 +124,7 @@ class Deployments:
         template.setdefault("metadata", {}).setdefault("labels", {})[HASH] = name
         selector = deepcopy(spec["selector"])
         selector.setdefault("matchLabels", {})[HASH] = name
-        total = sum(_replicas(item) for item in sets)
+        total = sum(replicas_of(item) for item in sets)
         wanted = spec.get("replicas", 1)
         room = wanted + self._surge(deployment) - total
         first = wanted if not sets else max(0, min(wanted, room))
@@ -191,16 +194,8 @@ class Deployments:
         metadata = {**deployment["metadata"], "annotations": notes}
         body = {**deployment, "metadata": metadata}
         if created:
-            name = new["metadata"]["name"]
-            condition = {
-                "type": "Progressing",
-                "status": "True",
-                "reason": "NewReplicaSetCreated",
-                "message": f'Created new replica set "{name}"',
-            }
-            held = [dict(item) for item in conditions_of(deployment)]
-            conditions = with_update_time(held, condition, self.manager.now())
-            body["status"] = {**status_of(deployment), "conditions": conditions}
+            name, now = new["metadata"]["name"], self.manager.now()
+            body["status"] = with_created_set(deployment, name, now)
         # With the status: a change of annotations through the main path is a new generation.
         updated = self.client.update(DEPLOYMENTS, body, subresource="status")
         self.deployments.learn(updated)
@@ -213,7 +208,7 @@ class Deployments:
         return patched
 
     def _scale(self, deployment: JsonDict, replica_set: JsonDict, replicas: int) -> None:
-        before = _replicas(replica_set)
+        before = replicas_of(replica_set)
         if before != replicas:
             sizes = {"annotations": self._sizes(deployment)}
             self._patch_set(replica_set, {"metadata": sizes, "spec": {"replicas": replicas}})
@@ -227,7 +222,7 @@ class Deployments:
     def _is_resized(self, deployment: JsonDict, replica_set: JsonDict) -> bool:
         held = annotations_of(replica_set).get(DESIRED)
         wanted = str(deployment["spec"].get("replicas", 1))
-        return _replicas(replica_set) > 0 and held not in {None, wanted}
+        return replicas_of(replica_set) > 0 and held not in {None, wanted}
 
     def _resize(self, deployment: JsonDict, new: JsonDict | None, old: list[JsonDict]) -> None:
         """Bring the sets to the deployment's size without rolling any further.
@@ -236,7 +231,7 @@ class Deployments:
         """
         wanted = deployment["spec"].get("replicas", 1)
         sets = [*([] if new is None else [new]), *old]
-        active = [item for item in sets if _replicas(item)]
+        active = [item for item in sets if replicas_of(item)]
         if len(active) <= 1:
             only = active or ([new] if new is not None else sorted(old, key=_age)[-1:])
             for item in only:
@@ -280,7 +275,7 @@ class Deployments:
         return 0 if self._strategy(deployment) == "Recreate" else self._limits(deployment)[0]
 
     def _recreate(self, deployment: JsonDict, new: JsonDict, old: list[JsonDict]) -> None:
-        if any(_replicas(item) for item in old):
+        if any(replicas_of(item) for item in old):
             for item in old:
                 self._scale(deployment, item, 0)
         elif not any(
@@ -293,32 +288,32 @@ class Deployments:
     def _roll(self, deployment: JsonDict, new: JsonDict, old: list[JsonDict]) -> None:
         wanted = deployment["spec"].get("replicas", 1)
         surge, unavailable = self._limits(deployment)
-        total = sum(_replicas(item) for item in [new, *old])
-        mine = _replicas(new)
+        total = sum(replicas_of(item) for item in [new, *old])
+        mine = replicas_of(new)
         if mine > wanted:
             self._scale(deployment, new, wanted)
             return
         if mine < wanted and total < wanted + surge:
             self._scale(deployment, new, min(wanted, mine + wanted + surge - total))
             return
-        running = [item for item in old if _replicas(item)]
+        running = [item for item in old if replicas_of(item)]
         if not running:
             return
         ready_new = status_of(new).get("availableReplicas") or 0
         spare = total - (wanted - unavailable) - (mine - ready_new)
         for item in sorted(running, key=_age):
             # Pods that never became available go first: they are not needed any more.
-            broken = _replicas(item) - (status_of(item).get("availableReplicas") or 0)
-            down = min(broken, spare, _replicas(item))
+            broken = replicas_of(item) - (status_of(item).get("availableReplicas") or 0)
+            down = min(broken, spare, replicas_of(item))
             if down > 0:
-                self._scale(deployment, item, _replicas(item) - down)
+                self._scale(deployment, item, replicas_of(item) - down)
                 return
         available = sum(status_of(item).get("availableReplicas") or 0 for item in [new, *old])
         spare = available - (wanted - unavailable)
         for item in sorted(running, key=_age):
-            down = min(spare, _replicas(item))
+            down = min(spare, replicas_of(item))
             if down > 0:
-                self._scale(deployment, item, _replicas(item) - down)
+                self._scale(deployment, item, replicas_of(item) - down)
                 spare -= down
 
     def _clean(self, deployment: JsonDict, new: JsonDict | None, sets: list[JsonDict]) -> None:
@@ -330,7 +325,7 @@ class Deployments:
             item
             for item in sets
             if (new is None or uid_of(item) != uid_of(new))
-            and not _replicas(item)
+            and not replicas_of(item)
             and not status_of(item).get("replicas")
             and not is_deleting(item)
         ]
@@ -340,124 +335,12 @@ class Deployments:
                 REPLICA_SETS, key.name, key.namespace, options={"propagationPolicy": "Background"}
             )
 
-    # --- status
-
     def _tell(self, deployment: JsonDict, new: JsonDict | None, sets: list[JsonDict]) -> int | None:
-        wanted = deployment["spec"].get("replicas", 1)
-        total = _status(sets, "replicas")
-        available = _status(sets, "availableReplicas")
-        updated = _status([new], "replicas") if new is not None else 0
-        needed = wanted - self._limits(deployment)[1]
-        now = self.manager.now()
-        conditions: list[dict[str, Any]] = [dict(item) for item in conditions_of(deployment)]
-        enough = available >= needed
-        conditions = with_update_time(
-            conditions,
-            {
-                "type": "Available",
-                "status": "True" if enough else "False",
-                "reason": "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
-                "message": "Deployment has minimum availability."
-                if enough
-                else "Deployment does not have minimum availability.",
-            },
-            now,
-        )
-        conditions = _with_failure(conditions, ([new] if new is not None else []) + sets, now)
-        complete = updated == wanted == total and available == wanted
-        again: int | None = None
-        if deployment["spec"].get("paused"):
-            conditions = _paused(deployment, conditions, now)
-        elif new is not None:
-            conditions, again = self._progress(
-                deployment, new, conditions, complete=complete, moved=updated + available
-            )
-        status: dict[str, Any] = {
-            "observedGeneration": deployment["metadata"].get("generation", 0),
-            "replicas": total or None,
-            "updatedReplicas": updated or None,
-            "readyReplicas": _status(sets, "readyReplicas") or None,
-            "availableReplicas": available or None,
-            "unavailableReplicas": max(0, sum(map(_replicas, sets)) - available) or None,
-            "terminatingReplicas": _status(sets, "terminatingReplicas"),
-            "conditions": conditions,
-        }
+        needed = deployment["spec"].get("replicas", 1) - self._limits(deployment)[1]
+        now = self.manager.engine.clock.now()
+        status, again = deployment_status(deployment, new, sets, needed, now)
         write_status(self.manager, DEPLOYMENTS, self.deployments, deployment, status)
         return again
-
-    def _progress(
-        self,
-        deployment: JsonDict,
-        new: JsonDict,
-        conditions: list[dict[str, Any]],
-        *,
-        complete: bool,
-        moved: int,
-    ) -> tuple[list[dict[str, Any]], int | None]:
-        name = new["metadata"]["name"]
-        known = condition_of(deployment, "Progressing") or {}
-        now = self.manager.engine.clock.now()
-        if complete:
-            reason, status = "NewReplicaSetAvailable", "True"
-            message = f'ReplicaSet "{name}" has successfully progressed.'
-        else:
-            reason, status = "ReplicaSetUpdated", "True"
-            message = f'ReplicaSet "{name}" is progressing.'
-        before = status_of(deployment)
-        held: int = (before.get("updatedReplicas") or 0) + (before.get("availableReplicas") or 0)
-        deadline = deployment["spec"].get("progressDeadlineSeconds")
-        since = known.get("lastUpdateTime")
-        stuck = (
-            not complete
-            and held == moved
-            and known.get("reason")
-            in {
-                "ReplicaSetUpdated",
-                "ProgressDeadlineExceeded",
-                "NewReplicaSetCreated",
-            }
-        )
-        again: int | None = None
-        if stuck and since and deadline and deadline < 2**31 - 1:
-            left = from_rfc3339(since) + deadline * SECOND - now
-            if left <= 0:
-                reason, status = "ProgressDeadlineExceeded", "False"
-                message = f'ReplicaSet "{name}" has timed out progressing.'
-            else:
-                return conditions, left
-        elif not complete and deadline and deadline < 2**31 - 1:
-            again = deadline * SECOND
-        condition = {"type": "Progressing", "status": status, "reason": reason, "message": message}
-        return with_update_time(
-            conditions, condition, self.manager.now(), moved=not stuck and not complete
-        ), again
-
-
-def _with_failure(
-    conditions: list[dict[str, Any]], sets: list[JsonDict], now: str
-) -> list[dict[str, Any]]:
-    """Return the conditions with the reason why a set cannot create pods, the newest set first."""
-    found = (condition_of(item, "ReplicaFailure") for item in sets)
-    failure = next((each for each in found if each is not None and each["status"] == "True"), None)
-    if failure is None:
-        return [item for item in conditions if item["type"] != "ReplicaFailure"]
-    told = {name: failure.get(name, "") for name in ("type", "status", "reason", "message")}
-    return with_update_time(conditions, told, now)
-
-
-def _paused(
-    deployment: JsonDict, conditions: list[dict[str, Any]], now: str
-) -> list[dict[str, Any]]:
-    known = condition_of(deployment, "Progressing") or {}
-    if known.get("reason") == "ProgressDeadlineExceeded":
-        return conditions
-    condition = {
-        "type": "Progressing",
-        "status": "Unknown",
-        "reason": "DeploymentPaused",
-        "message": "Deployment is paused",
-    }
-    return with_update_time(conditions, condition, now)
 
 
 def _inherited(deployment: JsonDict) -> dict[str, str]:
@@ -471,7 +354,7 @@ def _shares(sets: list[JsonDict], wanted: int, most: int) -> list[int]:
 
     The largest takes what rounding leaves (GetReplicaSetProportion).
     """
-    sizes = [_replicas(item) for item in sets]
+    sizes = [replicas_of(item) for item in sets]
     missing = most - sum(sizes)
     # Of equal ones the newer grows first and the older shrinks first.
     newest = sorted(range(len(sets)), key=lambda i: _age(sets[i]), reverse=missing > 0)
@@ -492,16 +375,6 @@ def _shares(sets: list[JsonDict], wanted: int, most: int) -> list[int]:
     return found
 
 
-def with_update_time(
-    conditions: list[dict[str, Any]], new: dict[str, Any], now: str, *, moved: bool = False
-) -> list[dict[str, Any]]:
-    """Return the conditions with `new` in place; lastUpdateTime moves with what it says."""
-    held = next((item for item in conditions if item["type"] == new["type"]), {})
-    same = all(held.get(name) == new[name] for name in ("status", "reason", "message"))
-    updated = held.get("lastUpdateTime", now) if same and not moved else now
-    return with_condition(conditions, {**new, "lastUpdateTime": updated}, now=now)
-
-
 def _plain(template: dict[str, Any]) -> dict[str, Any]:
     """Return a template without the label that tells sets apart."""
     metadata = metadata_of(template)
@@ -514,11 +387,6 @@ def _plain(template: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": {**rest, "labels": own}, "spec": template.get("spec")}
 
 
-def _replicas(replica_set: JsonDict) -> int:
-    count: int = replica_set["spec"].get("replicas", 1)
-    return count
-
-
 def _revision(sets: list[JsonDict]) -> int:
     return max(
         (int(annotations_of(item).get(REVISION) or 0) for item in sets),
@@ -529,7 +397,3 @@ def _revision(sets: list[JsonDict]) -> int:
 def _age(replica_set: JsonDict) -> tuple[str, str]:
     metadata = replica_set["metadata"]
     return metadata.get("creationTimestamp", ""), metadata["name"]
-
-
-def _status(sets: list[JsonDict], field: str) -> int:
-    return sum(status_of(item).get(field) or 0 for item in sets)

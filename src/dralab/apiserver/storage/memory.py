@@ -1,12 +1,6 @@
-"""A store in memory: the current state, and recent changes to reconstruct older revisions.
+"""A store in memory: the current state, and recent changes to reconstruct older revisions."""
 
-An old revision is shown by taking back the changes that came after it, so a read of the present
-costs nothing extra and a read of the past costs as much as happened since.
-"""
-
-from bisect import bisect_left, bisect_right, insort
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
 from threading import RLock
@@ -16,6 +10,7 @@ import orjson
 
 from dralab.apiserver.guarded import guarded_by
 from dralab.apiserver.metrics.meters import Histograms
+from dralab.apiserver.storage.collection import Collection, chosen
 from dralab.apiserver.storage.errors import (
     Compacted,
     Damaged,
@@ -36,125 +31,6 @@ from dralab.values.json_types import JsonDict
 WINDOW: Final = 10_000
 
 
-class _Space:
-    """The objects of one namespace, by name and in order."""
-
-    __slots__ = ("names", "objects")
-
-    def __init__(self) -> None:
-        self.objects: dict[str, Stored] = {}
-        self.names: list[str] = []
-
-    def put(self, stored: Stored) -> None:
-        name = stored.key.name
-        if name not in self.objects:
-            if not self.names or self.names[-1] < name:
-                self.names.append(name)
-            else:
-                insort(self.names, name)
-        self.objects[name] = stored
-
-    def drop(self, name: str) -> None:
-        del self.objects[name]
-        del self.names[bisect_left(self.names, name)]
-
-
-class _Collection:
-    """The objects of one resource and the log of their changes."""
-
-    __slots__ = ("floor", "log", "spaces", "window")
-
-    def __init__(self, window: int, floor: int) -> None:
-        self.spaces: dict[str, _Space] = {}
-        self.log: deque[Change] = deque()
-        self.window = window
-        self.floor = floor  # the history after this revision is complete
-
-    def find(self, key: Key) -> Stored | None:
-        space = self.spaces.get(key.namespace)
-        return None if space is None else space.objects.get(key.name)
-
-    def put(self, stored: Stored) -> None:
-        space = self.spaces.get(stored.key.namespace)
-        if space is None:
-            space = self.spaces[stored.key.namespace] = _Space()
-        space.put(stored)
-
-    def drop(self, key: Key) -> None:
-        space = self.spaces[key.namespace]
-        space.drop(key.name)
-        if not space.names:
-            del self.spaces[key.namespace]
-
-    def shrink(self, revision: int = 0) -> Iterator[Change]:
-        """Drop changes outside of the window or up to a revision; yield them."""
-        while self.log and (len(self.log) > self.window or self.log[0].revision <= revision):
-            fallen = self.log.popleft()
-            self.floor = fallen.revision
-            yield fallen
-
-    def undo(self, change: Change) -> None:
-        """Take back the latest change."""
-        self.log.pop()
-        if change.erased:
-            return
-        if change.before is None:
-            self.drop(change.key)
-        else:
-            self.put(change.before)
-
-    def since(self, revision: int) -> list[Change]:
-        if not self.log or self.log[-1].revision <= revision:
-            return []
-        found = []
-        for change in reversed(self.log):
-            if change.revision <= revision:
-                break
-            found.append(change)
-        found.reverse()
-        return found
-
-    def trim(self, revision: int) -> Iterator[Change]:
-        """Forget the changes up to a revision; yield them."""
-        self.floor = max(self.floor, revision)
-        while self.log and self.log[0].revision <= revision:
-            yield self.log.popleft()
-
-    def at(self, revision: int) -> "_Collection":
-        """Return the collection as it was: unchanged namespaces are shared with this one."""
-        before: dict[Key, Stored | None] = {}
-        for change in reversed(self.log):
-            if change.revision <= revision:
-                break
-            before[change.key] = change.before
-        if not before:
-            return self
-        old = _Collection(self.window, self.floor)
-        touched = {key.namespace for key in before}
-        old.spaces = {name: space for name, space in self.spaces.items() if name not in touched}
-        for name in touched:
-            space = _Space()
-            if name in self.spaces:
-                space.objects = dict(self.spaces[name].objects)
-            old.spaces[name] = space
-        for key, stored in before.items():
-            objects = old.spaces[key.namespace].objects
-            if stored is None:
-                objects.pop(key.name, None)
-            else:
-                objects[key.name] = stored
-        for name in touched:
-            old.spaces[name].names = sorted(old.spaces[name].objects)
-        return old
-
-    def pages(self, namespace: str) -> list[tuple[str, _Space]]:
-        """Return the namespaces in key order: as etcd sorts "namespace/name"."""
-        if namespace:
-            space = self.spaces.get(namespace)
-            return [] if space is None else [(namespace, space)]
-        return sorted(self.spaces.items(), key=_namespace_order)
-
-
 class MemoryStore:
     """The `Store` of embedded clusters; the base of those that also write to a medium."""
 
@@ -172,7 +48,7 @@ class MemoryStore:
         self._revision = 1
         self._compacted = 0
         self._aged = 0  # states before this revision are too old to be listed
-        self._collections: dict[str, _Collection] = {}
+        self._collections: dict[str, Collection] = {}
         self._damaged: dict[Key, int] = {}  # and the revision at which it was written
         self._listeners: list[Listener] = []
         self._loads: list[Callable[[], None]] = []
@@ -238,18 +114,15 @@ class MemoryStore:
                 collection = collection.at(shown) if collection is not None else None
             if collection is None:
                 return Listing([], shown)
-            pages = collection.pages(namespace)
-            found = _page(pages, shown, after, limit if where is None else None)
+            found = collection.page(namespace, shown, after, limit if where is None else None)
         # Outside of the lock: looking into objects takes long.
-        return found if where is None else _chosen(found, where, limit)
+        return found if where is None else chosen(found, where, limit)
 
     def count(self, resource: str, namespace: str = "") -> int:
         """Return how many objects there are."""
         with self.lock:
             collection = self._collections.get(resource)
-            if collection is None:
-                return 0
-            return sum(len(space.names) for _, space in collection.pages(namespace))
+            return 0 if collection is None else collection.count(namespace)
 
     def resources(self) -> Sequence[str]:
         """Return the collections that hold objects, sorted."""
@@ -401,14 +274,14 @@ class MemoryStore:
 
     # --- within ---------------------------------------------------------------------------
 
-    def _collection(self, resource: str) -> _Collection:
+    def _collection(self, resource: str) -> Collection:
         found = self._collections.get(resource)
         if found is None:
-            found = self._collections[resource] = _Collection(self.window, self._compacted)
+            found = self._collections[resource] = Collection(self.window, self._compacted)
         return found
 
     @guarded_by("lock")
-    def _expected(self, collection: _Collection, key: Key, expect: int | None) -> Stored:
+    def _expected(self, collection: Collection, key: Key, expect: int | None) -> Stored:
         current = collection.find(key)
         if current is None:
             self._check_readable(key)
@@ -423,7 +296,7 @@ class MemoryStore:
             raise Damaged(key, written)
 
     @guarded_by("lock")
-    def _erase(self, collection: _Collection, key: Key) -> Stored:
+    def _erase(self, collection: Collection, key: Key) -> Stored:
         """Delete what cannot be read."""
         revision = self._next_revision()
         metadata = {"name": key.name, "resourceVersion": str(revision)}
@@ -435,7 +308,7 @@ class MemoryStore:
         self._write(collection, change)
         return departed
 
-    def _check_floor(self, collection: _Collection | None, revision: int) -> None:
+    def _check_floor(self, collection: Collection | None, revision: int) -> None:
         floor = self._compacted if collection is None else max(self._compacted, collection.floor)
         if revision < floor:
             raise Compacted(revision, floor)
@@ -447,7 +320,7 @@ class MemoryStore:
         return self._revision + 1
 
     @guarded_by("lock")
-    def _write(self, collection: _Collection, change: Change) -> None:
+    def _write(self, collection: Collection, change: Change) -> None:
         self._allow(change)
         self._revision = change.revision
         if change.erased:
@@ -512,44 +385,3 @@ def _settled(stored: Stored) -> Stored:
         return stored.settle()
     except orjson.JSONEncodeError as error:
         raise Unstorable(stored.key, str(error).lower()) from error
-
-
-def _namespace_order(item: tuple[str, _Space]) -> str:
-    return item[0] + "/"
-
-
-def _page(
-    spaces: Sequence[tuple[str, _Space]],
-    revision: int,
-    after: tuple[str, str] | None,
-    limit: int | None,
-) -> Listing:
-    items: list[Stored] = []
-    remaining = 0
-    for namespace, space in spaces:
-        names, objects = space.names, space.objects
-        start = 0
-        if after is not None:
-            mine, last = namespace + "/", after[0] + "/"
-            if mine < last:
-                continue
-            if mine == last:
-                start = bisect_right(names, after[1])
-        end = len(names) if limit is None else min(len(names), start + limit - len(items))
-        items.extend([objects[name] for name in (names[start:end] if start or limit else names)])
-        remaining += len(names) - end
-    return Listing(items, revision, remaining, remaining > 0)
-
-
-def _chosen(page: Listing, where: Filter, limit: int | None) -> Listing:
-    """Return the objects that pass a filter.
-
-    It hides how many of the rest match; whether any does costs a look at the next page.
-    """
-    items: list[Stored] = []
-    for stored in page.items:
-        if limit is not None and len(items) == limit:
-            return Listing(items, page.revision, None, more=True)
-        if where(stored):
-            items.append(stored)
-    return Listing(items, page.revision)
