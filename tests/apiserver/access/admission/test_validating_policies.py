@@ -16,6 +16,7 @@ from dralab.apiserver.http.messages import (
     HttpRequest,
     TakesLong,
 )
+from dralab.apiserver.long_work import LongWork
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.storage import MemoryStore
 from dralab.cel.program import Program
@@ -382,8 +383,17 @@ def test_whoever_may_not_read_secrets_makes_them_no_parameters():
 
 def test_one_write_at_a_time_is_evaluated_for_long(server, monkeypatch):
     """Each thread that computes makes the small requests of all others wait."""
-    bind(server, policy("p", nested(4)))
-    outcome, lock, threads, most = Program.outcome, threading.Lock(), [], []
+    # It reads the name: what is true of a spec is remembered, and would not be evaluated again.
+    bind(server, policy("p", f"object.metadata.name != '' && {nested(4)}"))
+    outcome, turn, lock = Program.outcome, LongWork.turn, threading.Lock()
+    asked, threads, most, all_asked = [], [], [], threading.Event()
+
+    def counted_turn(work, user, timeout):
+        with lock:
+            asked.append(user)
+            if len(asked) == 4:
+                all_asked.set()
+        return turn(work, user, timeout)
 
     def counted(program, variables, limit):
         if limit <= BRIEF:
@@ -391,11 +401,13 @@ def test_one_write_at_a_time_is_evaluated_for_long(server, monkeypatch):
         with lock:
             threads.append(threading.get_ident())
             most.append(len(threads))
-        threading.Event().wait(0.02)  # time for others to come
+        assert all_asked.wait(30), "no turn was asked for"
+        threading.Event().wait(0.02)  # time for others to come, if they may
         with lock:
             threads.remove(threading.get_ident())
         return True, 1
 
+    monkeypatch.setattr(LongWork, "turn", counted_turn)
     monkeypatch.setattr(Program, "outcome", counted)
     headers = {"content-type": "application/json"}
 
