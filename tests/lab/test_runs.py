@@ -63,11 +63,59 @@ def test_rows_of_a_data_frame_are_pods():
             assert how == "records"
             return [
                 {"name": "a", "cpu": 1, "gpus": 1, "duration": 60, "at": 0, "queue": float("nan")},
-                {"name": "b", "cpu": 1, "gpus": 2, "duration": 60, "at": 5},
+                {"cpu": 1, "gpus": 2, "duration": 60, "at": 5},
             ]
 
     run = dralab.simulate(Frame(), fleet=SCENARIO["fleet"])
     assert run.summary["ended"] == 2
+    assert run.tasks["id"] == ["a", "pod-1"]
+
+
+LARGE = {"name": "p", "duration": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (
+            {"pods": [LARGE | {"count": 10**9}]},
+            "pods.0..count: must be at most 5000000 and is 1000",
+        ),
+        ({"pods": [LARGE | {"count": 10**18}]}, "pods.0..count: must be a number, below 1e.18"),
+        (
+            {"pods": [LARGE | {"count": 3_000_000}, LARGE | {"name": "q", "count": 3_000_000}]},
+            "pods.1..count: makes 6000000 pods: there may be 5000000",
+        ),
+        (
+            {
+                "generate": {
+                    "count": 10,
+                    "arrivals": {"every": "1s"},
+                    "duration": 1,
+                    "pods": [{"gang": 4_000_000}],
+                }
+            },
+            "generate.pods.0..gang: of 10 gangs: there may be 5000000 pods",
+        ),
+    ],
+)
+def test_a_workload_that_would_fill_the_memory_is_refused(change, problem):
+    with pytest.raises(dralab.InputError, match=problem):
+        dralab.simulate({"fleet": SCENARIO["fleet"], "workload": change})
+
+
+@pytest.mark.parametrize(
+    ("fleet", "problem"),
+    [
+        ({"nodes": [{"cpu": 1, "count": 10**9}]}, "nodes.0..count: must be at most 1000000"),
+        ({"nodes": [{"cpu": 1, "gpus": 10**9}]}, "nodes.0..gpus: must be at most 10000"),
+        ({"shape": {"name": "h100", "nodes": 10**9}}, "shape.nodes: must be at most 100000"),
+        ({"shape": {"name": "dgxa100", "gpus": 10**9}}, "shape.gpus: must be at most 10000"),
+    ],
+)
+def test_a_fleet_that_would_fill_the_memory_is_refused(fleet, problem):
+    with pytest.raises(dralab.InputError, match=problem):
+        dralab.simulate({"fleet": fleet, "workload": {"pods": [LARGE]}})
 
 
 def test_a_snapshot_is_simulated_as_what_waits_in_it(tmp_path):

@@ -207,6 +207,8 @@ def test_a_pod_that_runs_without_devices_has_its_node():
     [
         ({"add_nodes": -1}, "add_nodes: n1: -1 is not a number of nodes"),
         ({"add_nodes": {"h100": "2"}}, "add_nodes: h100: '2' is not a number of nodes"),
+        ({"add_nodes": True}, "add_nodes: n1: True is not a number of nodes"),
+        ({"add_nodes": 10**12}, "is not a number of nodes, 1 to 100000"),
     ],
 )
 def test_a_number_of_nodes_is_checked(change, problem):
@@ -214,10 +216,34 @@ def test_a_number_of_nodes_is_checked(change, problem):
         dralab.open(objects()).what_if(**change)
 
 
-@pytest.mark.parametrize("count", [0, "8"])
+@pytest.mark.parametrize("count", [0, "8", 10**9])
 def test_a_fleet_of_no_number_is_refused(count):
     with pytest.raises(dralab.BadInput, match=f"h100: {count!r} is not a number of nodes"):
         dralab.open({"h100": count})
+
+
+@pytest.mark.parametrize("price", [-1, float("nan"), "2", True])
+def test_a_price_is_checked(price):
+    lab = dralab.open(objects())
+    with pytest.raises(dralab.BadInput, match=f"h100: {price!r} is not a price, 0 to 1,000,000,00"):
+        lab.plan({"h100": price})
+    with pytest.raises(dralab.BadInput, match=f"budget: {price!r} is not a price"):
+        lab.plan("h100", budget=price)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ("", "the name of a file is empty"),
+        ([1], "object 0: 1 is not an object: give a mapping"),
+        ({"kind": "Pod"}, "object 0: metadata.name: None is not a text"),
+        ([{"kind": 3, "apiVersion": "v1", "metadata": {"name": "a"}}], "object 0: kind: 3 is not"),
+        ([{"kind": "Pod", "apiVersion": "v1", "metadata": []}], "metadata.name: None is not"),
+    ],
+)
+def test_what_is_not_an_object_is_named(given, problem):
+    with pytest.raises(dralab.BadInput, match=problem):
+        dralab.open(given)
 
 
 def test_one_name_may_stand_for_several():

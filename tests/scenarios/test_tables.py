@@ -12,6 +12,7 @@ from dralab.scenarios.tables import (
     choice,
     either,
     label,
+    quantity,
     row,
     rows,
     texts,
@@ -22,7 +23,7 @@ PART = Table({"name": label(required=True), "size": whole(least=1, default=1)})
 THING = Table(
     {
         "colour": choice(["red", "blue"], "Of its paint.", default="red"),
-        "count": whole("", 1, 9, default=1).checked(lambda n: "is too many" if n > 9 else ""),
+        "count": whole("", 1, 9, default=1).checked(lambda n: "is odd" if n == 7 else ""),
         "parts": rows(PART),
         "spare": row(PART, always=False),
         "named": by_name(PART),
@@ -31,6 +32,7 @@ THING = Table(
         "file": label(needs="web"),
         "web": label(),
         "paper": label(),
+        "cpu": quantity(scale=1000, default=0),
     },
     one_of=("web", "paper"),
 )
@@ -63,9 +65,12 @@ def test_an_object_a_list_or_a_plain_value_may_stand_in_one_field():
     [
         ({}, "f.yaml: must have exactly one of web, paper"),
         ({"web": "w", "paper": "p"}, "f.yaml: must have exactly one of web, paper"),
-        ({"paper": "p", "file": "f"}, "f.yaml: file: is unknown; known: colour, count, either"),
+        ({"paper": "p", "file": "f"}, "f.yaml: file: is unknown; known: colour, count, cpu"),
         ({"web": "w", "colour": "pink"}, "f.yaml: colour: 'pink' is not one of red, blue"),
-        ({"web": "w", "count": 10}, "f.yaml: count: is too many"),
+        ({"web": "w", "count": 10}, "f.yaml: count: must be at most 9 and is 10"),
+        ({"web": "w", "count": 10**20}, "f.yaml: count: must be a number, below 1e+18"),
+        ({"web": "w", "count": 7}, "f.yaml: count: is odd"),
+        ({"web": "w", "cpu": "1e30"}, "f.yaml: cpu: '1e30' is too much: at most 9223372036854775"),
         ({"web": "w", "parts": [{"size": 1}]}, "f.yaml: parts[0].name: must be given"),
         ({"web": "w", "parts": {}}, "f.yaml: parts: must be a list"),
         ({"web": "w", "named": {"a": {"name": "n", "size": 0}}}, "f.yaml: named.a.size: must be"),

@@ -8,6 +8,7 @@ How far from the cheapest it is at most, `least` tells: a bound by CP-SAT (`allo
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from dralab.allocation.node_bound import NodeOffer, least_price
 from dralab.capacity.changes import AddNodes, RemoveNode
@@ -25,6 +26,7 @@ from dralab.values.records import dataclass
 
 # Nodes that a plan has at most.
 MOST_NODES = 2_000
+HIGHEST_PRICE: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,12 @@ class NodePlan:
     unserved: Mapping[str, tuple[PodInfo, str]]
     codes: Mapping[str, str]
     least: float | None = None
+
+
+def is_price(value: Any) -> bool:
+    """Return whether a value is the price of a node, or a budget."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 <= value < HIGHEST_PRICE
 
 
 def plan(model: ClusterModel, prices: Mapping[str, float], budget: float | None = None) -> NodePlan:

@@ -43,7 +43,7 @@ def generate(
     *,
     shape: str = arg(),
     api: str = opt("The API generation to write.", list(rendering.WRITERS), default="v1"),
-    nodes: int | None = opt("Number of nodes.", least=1, most=100_000),
+    nodes: int | None = opt("Number of nodes.", least=1, most=shapes.MOST_NODES),
     gpus: int | None = opt("GPUs per node, of dgxa100 and workload.", least=1, most=16),
     seed: int = opt("Random seed; the same seed gives the same output.", default=0),
     labels: tuple[str, ...] = opt("On every node.", flags="--label", metavar="KEY=VALUE"),

@@ -10,7 +10,7 @@ import click
 from dralab.api.yaml_documents import YamlError, single
 from dralab.capacity.changes import UnknownName
 from dralab.capacity.move_costs import MoveCosts
-from dralab.capacity.planning import NodePlan, Removable
+from dralab.capacity.planning import HIGHEST_PRICE, NodePlan, Removable, is_price
 from dralab.capacity.planning import plan as answer
 from dralab.capacity.planning import removable as nodes_that_can_go
 from dralab.capacity.structured import structured_plan
@@ -109,9 +109,10 @@ def _prices(shapes: list[str], file: Path | None) -> dict[str, float]:
         if not isinstance(given, dict):
             raise click.UsageError(f"{file}: expected a mapping of shapes to prices")
     for name, value in given.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not 0 <= value < 1e9:
-            raise click.UsageError(f"{file}: {name}: {value!r} is not a price (0 to 1,000,000,000)")
+        if not is_price(value):
+            raise click.UsageError(
+                f"{file}: {name}: {value!r} is not a price (0 to {HIGHEST_PRICE:,})"
+            )
     missing = [name for name in shapes if file is not None and name not in given]
     if missing:
         raise click.UsageError(f"{file}: there is no price for {', '.join(missing)}")

@@ -28,6 +28,7 @@ from dralab.cli._output import echo_json, echo_table, formats, refuse
 from dralab.cli._taints import node_taint
 from dralab.cli._terminal import echo
 from dralab.cli.errors import refusing
+from dralab.fleet.shapes import MOST_NODES
 from dralab.objects.metadata import NamespacedName
 from dralab.scheduling.model import ClusterModel
 
@@ -114,9 +115,10 @@ def what_if(
 def counted(text: str) -> tuple[str, int]:
     """Return what --add names, and how many. BadParameter."""
     name, equals, number = text.partition("=")
-    if not name or (equals and not (number.isdecimal() and 0 < int(number) <= 100_000)):
+    if not name or (equals and not (number.isdecimal() and 0 < int(number) <= MOST_NODES)):
         raise click.BadParameter(
-            f"{text!r}: expected SHAPE=COUNT or NODE=COUNT, such as h100=2", param_hint="--add"
+            f"{text!r}: expected SHAPE=COUNT or NODE=COUNT, such as h100=2; at most {MOST_NODES}",
+            param_hint="--add",
         )
     return name, int(number or 1)
 

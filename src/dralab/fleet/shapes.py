@@ -25,6 +25,7 @@ FOOZER_SIZES: Final = {"tiny": (1, 2), "small": (1, 4), "medium": (2, 4), "large
 FOOZER_MODELS: Final = ("1000", "4000")
 NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
 PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
+MOST_NODES: Final = 100_000  # of a sample, and added to a cluster at once
 PCI_BUS_ID: Final = "resource.kubernetes.io/pciBusID"
 GPU_DRIVER: Final = "gpu.nvidia.com"
 

@@ -97,7 +97,8 @@ class ColumnTable:
         return pd.DataFrame({name: self[name] for name in self.columns})
 
     def __repr__(self) -> str:
-        return f"<{len(self)} rows of {', '.join(self.columns)}>"
+        of = f" of {', '.join(self.columns)}" if self.columns else ""
+        return f"<{len(self)} rows{of}>"
 
     def _repr_html_(self) -> str:
         shown = self.rows[:SHOWN]

@@ -44,7 +44,7 @@ def simulate(
     recording of `dralab record`, a snapshot (what waits in it is placed), or a workload alone: a
     log in the Standard Workload Format (`.swf`), Batsim's jobs (`.json`), the pods of openb or
     another public trace (`.csv`), or a pandas.DataFrame with a pod a row, columns named as the
-    fields of `workload.pods`. A workload
+    fields of `workload.pods` (without a `name`, pods are numbered). A workload
     alone needs a `fleet`, the field of that name of a scenario: `{"hosts": 128}`. `scheduler` (a
     name, `file.py:Class`, or a class of a `Policy`), `seed` and `version` (the release of
     Kubernetes, such as "1.34") replace what the scenario says. A
@@ -128,8 +128,8 @@ def load(
         return scenarios.load(here, content=dict(scenario), **how)
     if hasattr(scenario, "to_dict"):
         pods = [
-            {key: value for key, value in row.items() if value == value}  # noqa: PLR0124 - not NaN
-            for row in scenario.to_dict("records")
+            {"name": f"pod-{number}"} | {key: value for key, value in row.items() if value == value}  # noqa: PLR0124 - not NaN
+            for number, row in enumerate(scenario.to_dict("records"))
         ]
         alone: dict[str, Any] = {"fleet": fleet, "workload": {"pods": pods}}
         return scenarios.load(here, content=alone, **how)

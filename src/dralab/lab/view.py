@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from os import PathLike
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from dralab.allocation.policy.policies import POLICIES
 from dralab.api.yaml_documents import YamlError, single
@@ -19,7 +19,7 @@ from dralab.capacity.changes import (
 )
 from dralab.capacity.defragment import defragment
 from dralab.capacity.move_costs import MoveCosts
-from dralab.capacity.planning import plan
+from dralab.capacity.planning import HIGHEST_PRICE, is_price, plan
 from dralab.capacity.structured import structured_moves, structured_plan, structured_what_if
 from dralab.capacity.what_if import what_if
 from dralab.explanation.answers import NoResult, already_allocated, answers, placed_on
@@ -104,6 +104,8 @@ def open(*sources: Source) -> "Lab":  # noqa: A001 - dralab.open, as gzip.open
 
 def _objects_of(source: Source, not_judged: list[str]) -> list[JsonDict]:
     if isinstance(source, (str, PathLike)):
+        if not str(source):
+            raise BadInput(["the name of a file is empty; '.' is the current directory"])
         path = Path(source)
         if _is_kubeconfig(path):
             return _of_cluster(_remote(path), not_judged)
@@ -112,18 +114,46 @@ def _objects_of(source: Source, not_judged: list[str]) -> list[JsonDict]:
     if client is not None:
         return _of_cluster(client, not_judged)
     if isinstance(source, Mapping):
-        return [dict(source)] if "kind" in source else _generated(source)
+        return _checked([source]) if "kind" in source else _generated(source)
     if isinstance(source, Iterable):
-        return list(source)
+        return _checked(list(source))
     raise TypeError(f"{source!r} is not a path, a cluster, a fleet, an object or a list of objects")
+
+
+def _checked(objects: Sequence[Any]) -> list[JsonDict]:
+    """Return objects of this process, if each says which it is. BadInput."""
+    problems = []
+    for number, item in enumerate(objects):
+        if not isinstance(item, Mapping):
+            problems.append(f"object {number}: {item!r} is not an object: give a mapping")
+            continue
+        metadata = item.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, Mapping) else None
+        fields = {
+            "apiVersion": item.get("apiVersion"),
+            "kind": item.get("kind"),
+            "metadata.name": name,
+        }
+        problems += [
+            f"object {number}: {field}: {value!r} is not a text"
+            for field, value in fields.items()
+            if not isinstance(value, str) or not value
+        ]
+    if problems:
+        raise BadInput(problems)
+    return [dict(item) for item in objects]
+
+
+def _check_nodes(name: str, count: object) -> None:
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 < count <= shapes.MOST_NODES:
+        raise BadInput([f"{name}: {count!r} is not a number of nodes, 1 to {shapes.MOST_NODES}"])
 
 
 def _generated(counts: Mapping[str, int]) -> list[JsonDict]:
     """Return the nodes of shapes, with their devices. UnknownObject."""
     found: list[JsonDict] = []
     for shape, count in counts.items():
-        if not isinstance(count, int) or count < 1:
-            raise BadInput([f"{shape}: {count!r} is not a number of nodes: give 1 or more"])
+        _check_nodes(shape, count)
         try:
             sample = shapes.sample(shape, nodes=count)
         except shapes.UnknownShape:
@@ -273,8 +303,7 @@ class Lab:
         """
         added = self._added(add_nodes)
         for like, count in added.items():
-            if not isinstance(count, int) or count < 1:
-                raise BadInput([f"add_nodes: {like}: {count!r} is not a number of nodes, from 1"])
+            _check_nodes(f"add_nodes: {like}", count)
         changes: list[SupposedChange] = [
             *(AddNodes(like, count) for like, count in added.items()),
             *map(RemoveNode, _each(remove)),
@@ -294,12 +323,20 @@ class Lab:
     def plan(
         self, shapes: Iterable[str] | Mapping[str, float] = (), *, budget: float | None = None
     ) -> PlanAnswer:
-        """Return the fewest or cheapest nodes so that what waits runs. UnknownObject.
+        """Return the fewest or cheapest nodes so that what waits runs. UnknownObject, BadInput.
 
         `shapes` are names of shapes or of nodes to copy, with their prices if they differ; without
         any, the first node that has devices is copied.
         """
-        prices = dict(shapes) if isinstance(shapes, Mapping) else dict.fromkeys(shapes, 1.0)
+        prices = dict(shapes) if isinstance(shapes, Mapping) else dict.fromkeys(_each(shapes), 1.0)
+        given = [*prices.items(), *([("budget", budget)] if budget is not None else [])]
+        problems = [
+            f"{name}: {price!r} is not a price, 0 to {HIGHEST_PRICE:,}"
+            for name, price in given
+            if not is_price(price)
+        ]
+        if problems:
+            raise BadInput(problems)
         try:
             found = plan(self._capacity, prices or {self._usual_node(): 1.0}, budget)
         except UnknownName as error:

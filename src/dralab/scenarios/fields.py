@@ -11,6 +11,8 @@ from dralab.scenarios.errors import InputError, content_of, inside
 from dralab.values.quantity import QuantityError, parse_any
 
 LARGEST_SCENARIO: Final = 256 << 20
+MOST: Final = 1e18
+LARGEST_AMOUNT: Final = (1 << 63) - 1  # as of Kubernetes' quantities
 
 
 def is_number(value: object) -> bool:
@@ -99,15 +101,19 @@ class Fields:
     def number(self, key: str, *, least: float = 0.0) -> float:
         """Return a number that is at least `least`."""
         value = self.raw(key)
-        if not is_number(value) or not least <= value < 1e18:
-            raise self.error(key, f"must be a number, at least {least:g}, and is {value!r}")
+        if not is_number(value) or not least <= value < MOST:
+            is_much = is_number(value) and value >= MOST
+            bound = f"below {MOST:g}" if is_much else f"at least {least:g}"
+            raise self.error(key, f"must be a number, {bound}, and is {value!r}")
         return float(value)
 
-    def whole(self, key: str, *, least: int = 0) -> int:
-        """Return a whole number that is at least `least`."""
+    def whole(self, key: str, *, least: int = 0, most: int | None = None) -> int:
+        """Return a whole number that is at least `least` and at most `most`."""
         value = self.number(key, least=least)
         if value != int(value):
             raise self.error(key, f"must be a whole number and is {value!r}")
+        if most is not None and value > most:
+            raise self.error(key, f"must be at most {most} and is {int(value)}")
         return int(value)
 
     def flag(self, key: str) -> bool:
@@ -134,6 +140,8 @@ class Fields:
             raise self.error(key, f"{odd} a quantity: write 4, 500m or 16Gi") from None
         if number < 0:
             raise self.error(key, "must not be negative")
+        if number * scale > LARGEST_AMOUNT:
+            raise self.error(key, f"{value!r} is too much: at most {LARGEST_AMOUNT // scale}")
         return -int(-number * scale // 1)
 
     def mapping(self, key: str) -> "Fields":

@@ -193,9 +193,14 @@ def probability(about: str = "", **how: Any) -> InputField:
 
 
 def whole(about: str = "", least: int = 0, most: int | None = None, **how: Any) -> InputField:
-    """Return a whole number; a check may limit it."""
+    """Return a whole number."""
     schema = json_schema.whole(least, most)
-    return field(schema, lambda given, key: given.whole(key, least=least), about, **how)
+    return field(schema, lambda given, key: given.whole(key, least=least, most=most), about, **how)
+
+
+def count(most: int) -> InputField:
+    """Return how many an entry stands for."""
+    return whole("So many, numbered from 0; default: 1, without a number.", 1, most, default=1)
 
 
 def flag(about: str = "", **how: Any) -> InputField:

@@ -124,9 +124,7 @@ PROGRAMS: Final = Table(
     | {
         "name": label(),
         "drivers": _names(DRIVERS, "Drivers on these nodes."),
-        "replicas": whole("", 1, MOST_REPLICAS, default=1).checked(
-            lambda count: f"must be at most {MOST_REPLICAS}" if count > MOST_REPLICAS else ""
-        ),
+        "replicas": whole("", 1, MOST_REPLICAS, default=1),
         "lists": choice(
             LISTS,
             "cached: first lists may be old, as with resourceVersion=0.",

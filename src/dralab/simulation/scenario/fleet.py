@@ -21,6 +21,7 @@ from dralab.scenarios.fields import Fields, numbered
 from dralab.scenarios.tables import (
     Given,
     Table,
+    count,
     field,
     file,
     label,
@@ -46,6 +47,7 @@ from dralab.values.json_types import JsonDict
 from dralab.values.quantity import QuantityError, parse_any
 
 MOST_NODES: Final = 1_000_000
+MOST_CARDS: Final = 10_000  # of a node
 GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", "alibabacloud.com/gpu-count")
 CAPACITY: Final = frozenset({"Node", "ResourceSlice", "DeviceClass", "DeviceTaintRule"})
 RUNNING: Final = frozenset(
@@ -122,10 +124,10 @@ def _driver(text: str) -> str:
 NODE: Final = Table(
     {
         "name": label(default="node"),
-        "count": whole("So many, numbered from 0; default: 1, without a number.", 1, default=1),
+        "count": count(MOST_NODES),
         "cpu": quantity(scale=1000, required=True),
         "memory": quantity("Default: 64Gi.", default=64 << 30),
-        "gpus": whole(default=0),
+        "gpus": whole("", 0, MOST_CARDS, default=0),
         "model": label("Of its GPUs.", default="gpu"),
         "pods": whole("The most pods on it; default: 110.", 1, default=110),
         "labels": labels(),
@@ -145,9 +147,9 @@ NODE: Final = Table(
 SHAPE: Final = Table(
     {
         "name": label(schema=json_schema.choice(shapes.names()), required=True),
-        "nodes": whole(least=1, default=1),
+        "nodes": whole("", 1, shapes.MOST_NODES, default=1),
         "seed": whole(default=0),
-        "gpus": whole(least=1, default=8),
+        "gpus": whole("", 1, MOST_CARDS, default=8),
     }
 )
 FORMS: Final = {

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +12,6 @@ from dralab.scenarios.errors import InputProblems
 from dralab.scenarios.fields import Fields
 from dralab.scenarios.tables import (
     HOW_LONG,
-    Check,
     Given,
     InputField,
     Table,
@@ -160,7 +159,7 @@ ASKED: Final = {
 }
 """What pods of any origin may say of themselves."""
 GANG: Final = {
-    "gang": whole("So many start together.", 1, default=1),
+    "gang": whole("So many start together.", 1, MOST_TASKS, default=1),
     "topology": label("The node label whose value the nodes of a gang share.", default=""),
 }
 OF_PODS: Final = (
@@ -170,10 +169,6 @@ OF_PODS: Final = (
 
 def _above_0(value: float) -> str:
     return "" if value else "must be above 0"
-
-
-def _most(limit: int) -> Check:
-    return lambda value: f"must be at most {limit}" if value > limit else ""
 
 
 def _length(**how: Any) -> InputField:
@@ -255,7 +250,7 @@ OVERESTIMATE: Final = Table(
 GENERATE: Final = Table(
     {
         "name": label(),
-        "count": whole("", 1, MOST_TASKS, required=True).checked(_most(MOST_TASKS)),
+        "count": whole("", 1, MOST_TASKS, required=True),
         "users": whole(least=1, default=1),
         "arrivals": row(ARRIVALS, required=True),
         "duration": _drawn_length(),
@@ -271,6 +266,9 @@ GENERATE: Final = Table(
 
 def pods(given: Given, seed: int, streams: str = "workload") -> Iterator[Pod]:
     """Yield pods; those of one kind with a `gang` come together."""
+    for entry in given.pods:
+        if given.count * entry.gang > MOST_TASKS:
+            raise entry.error("gang", f"of {given.count} gangs: there may be {MOST_TASKS} pods")
     kinds = [(asked(entry), entry.gang) for entry in given.pods]
     name = given.name or "pod"
     for index, drawn in enumerate(_drawn(given, seed, "pods", streams)):
@@ -324,6 +322,16 @@ def of_delays(found: Sequence[Job], given: Given) -> Workload:
         machines=max((job.width for job in found), default=0),
         source=str(given.given.place.path),
     )
+
+
+def bounded(entries: Iterable[Given], noun: str) -> Iterator[Given]:
+    """Yield entries while their counts together are at most MOST_TASKS. InputError."""
+    total = 0
+    for entry in entries:
+        total += entry.count
+        if total > MOST_TASKS:
+            raise entry.error("count", f"makes {total} {noun}: there may be {MOST_TASKS}")
+        yield entry
 
 
 def asked(entry: Given) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from dralab.kernel.clock import SECOND
 from dralab.scenarios.fields import Fields, numbered
-from dralab.scenarios.tables import Given, Table, duration, field, label, whole
+from dralab.scenarios.tables import Given, Table, count, duration, field, label, whole
 from dralab.simulation.lifecycle.model import Pod, TrainingWork
-from dralab.simulation.scenario.generated import MOST_TASKS
+from dralab.simulation.scenario.generated import MOST_TASKS, bounded
 from dralab.simulation.workloads.openb import WHOLE_GPU, PodRequest
 from dralab.values.json_schema import any_of
 
@@ -57,9 +57,7 @@ def _above_0(value: float) -> str:
 TRAINING: Final = Table(
     {
         "name": label(required=True),
-        "count": whole(
-            "So many, numbered from 0; default: 1, without a number.", 1, MOST_TASKS, default=1
-        ),
+        "count": count(MOST_TASKS),
         "every": duration("Between two arrivals.", default=0),
         "at": duration("When the first arrives.", default=0),
         "gpus": whole("All of one model, on one node or several; default: 1.", 1, default=1),
@@ -107,11 +105,7 @@ TRAINING: Final = Table(
 def pods(entries: Sequence[Given], *, profiles: bool) -> Iterator[Pod]:
     """Yield the trainings of a scenario, as pods. InputError."""
     seen: set[str] = set()
-    total = 0
-    for entry in entries:
-        total += entry.count
-        if total > MOST_TASKS:
-            raise entry.error("count", f"makes {total} trainings: there may be {MOST_TASKS}")
+    for entry in bounded(entries, "trainings"):
         work = _work(entry, profiles=profiles)
         request = PodRequest(0, WHOLE_GPU, entry.gpus, "|".join(work.speeds))
         for index, full in enumerate(numbered(entry.name, entry.count)):

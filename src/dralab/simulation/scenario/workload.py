@@ -11,6 +11,7 @@ from dralab.scenarios.fields import Fields, numbered
 from dralab.scenarios.tables import (
     Given,
     Table,
+    count,
     duration,
     either,
     field,
@@ -60,7 +61,7 @@ class ScenarioWorkload:
 
 
 ARRIVING: Final = {
-    "count": whole("So many, numbered from 0; default: 1, without a number.", 1, default=1),
+    "count": count(generated.MOST_TASKS),
     "every": duration("Between two arrivals.", default=0),
     "at": duration("When the first arrives.", default=0),
 }
@@ -265,6 +266,10 @@ def as_pods(workload: Workload, path: str) -> tuple[Pod, ...]:
                 path, f"{source['cpu']!r} is not a quantity", where=f"profile {job.profile}: cpu"
             ) from None
         limit = profile.duration if job.walltime is None else min(profile.duration, job.walltime)
+        if len(pods) + job.width > generated.MOST_TASKS:
+            raise InputError(
+                path, f"there would be more than {generated.MOST_TASKS} pods", where=f"job {job.id}"
+            )
         request = PodRequest(-int(-1000 * cpu // 1), 0, 0, "")
         # batkube's profiles name a scheduler; `default` is the scenario's own.
         scheduler = str(source.get("scheduler", "default"))
@@ -285,7 +290,7 @@ def as_pods(workload: Workload, path: str) -> tuple[Pod, ...]:
 
 def _listed(entries: Sequence[Given]) -> Iterator[Pod]:
     seen: set[str] = set()
-    for entry in entries:
+    for entry in generated.bounded(entries, "pods"):
         base = generated.asked(entry)
         for index, full in enumerate(numbered(entry.name, entry.count)):
             if full in seen:
@@ -302,7 +307,7 @@ def _listed(entries: Sequence[Given]) -> Iterator[Pod]:
 def _jobs(given: Given, problems: InputProblems, hosts: int | None) -> Workload:
     """Read rigid jobs that are written in the scenario itself."""
     jobs: dict[str, Job] = {}
-    for entry in given.jobs:
+    for entry in generated.bounded(given.jobs, "jobs"):
         width = entry.machines
         if hosts is not None and width > hosts:
             problems.about(entry.error("machines", f"is {width}; there are {hosts} machines"))
