@@ -15,7 +15,7 @@ import sitescenarios
 from dralab.testing.process import ProgramSpec
 from dralab.testing.program_globals import ProgramFile
 from dralab.testing.search import search
-from dralab.testing.trial import expected_end, run_trial, schedule
+from dralab.testing.trial import expected_end, run_trial, schedule, systematic_schedules
 from siteoperators import Sites
 
 HERE = Path(__file__).parent
@@ -55,6 +55,16 @@ def test_no_false_alarm_is_raised(on, seeds):
 def test_no_false_alarm_is_raised_on_correct_operators_on_kopf(main, seeds):
     found = scenario(main, file=HERE / "kopf_corpus.py", checks=[])
     assert search(found, expected_end(found), seeds(100)).failures == {}
+
+
+@pytest.mark.parametrize("main", MAINS)
+def test_no_false_alarm_is_raised_where_each_place_has_its_fault(main):
+    found = scenario(main, file=HERE / "kopf_corpus.py", checks=[])
+    expected = expected_end(found)
+    schedules = systematic_schedules(found, expected)
+    assert schedules.unlike > 100
+    result = search(found, expected, range(schedules.unlike), systematic=schedules)
+    assert result.failures == {}
 
 
 def told(on):

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from dralab.kernel.clock import SECOND
-from dralab.testing.faults import DURATIONS, FAULTS, ObservedTraffic, PlannedFault, draw
+from dralab.testing.faults import DURATIONS, FAULTS, PlannedFault, draw
+from dralab.testing.places import ObservedTraffic
 from dralab.testing.plan import FaultPlan
 from dralab.testing.scenario import schema
 from dralab.testing.search import Shrinker

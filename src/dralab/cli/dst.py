@@ -36,9 +36,16 @@ def dst() -> None:
 def run(
     *,
     scenario: Path = arg(FILE),
-    seeds: int = opt("Number of trials.", least=1, default=100),
+    systematic: bool = opt(
+        "One fault a trial, at each place of the run without faults, instead of faults from seeds."
+    ),
+    seeds: int | None = opt(
+        "Number of trials; default: 100, or one for each place that is unlike the others.", least=1
+    ),
     seed: int = opt(
-        "The seed of the first trial; each next one has the next seed.", least=0, default=0
+        "The seed of the first trial, or its number with --systematic; each next one has the next.",
+        least=0,
+        default=0,
     ),
     workers: int = opt("Processes that run trials.", least=1, most=64, default=1),
     fail_fast: bool = opt("Stop at the first failure."),
@@ -51,30 +58,37 @@ def run(
     coverage: bool = opt("Print which faults happened where."),
     output: str = formats("text", "json"),
 ) -> None:
-    """Run SCENARIO with the faults of many seeds; explain what fails.
+    """Run SCENARIO under faults, from many seeds or at each place; explain what fails.
 
     For each different failure: the shortest schedule that still fails, and a timeline. Exit code
-    0: all seeds pass; 1: some fail; 2: the scenario cannot be used, or fails without faults.
+    0: all trials pass; 1: some fail; 2: the scenario cannot be used, or fails without faults.
 
     Example: `dralab dst run scenario.yaml --seeds 1000 --workers 2 --write report.xml`
     """
     from dralab.testing import replays
-    from dralab.testing.search import search
+    from dralab.testing.search import search, trial_numbers
+    from dralab.testing.trial import systematic_schedules
 
     targets = places(write, "", ".xml")
     loaded, expected = _prepared(scenario)
     out, junit = targets.get(""), targets.get(".xml")
     _check_writable(junit, out)
+    schedules = systematic_schedules(loaded, expected) if systematic else None
+    numbers = trial_numbers(seed, seeds, schedules)
+    if schedules is not None and not numbers:
+        last = f"there are {len(schedules.schedules)} trials, {schedules.unlike} of unlike places"
+        raise UnusableInput(f"--seed {seed}: no trial is left: {last}")
     with watching(loaded.name) as watcher:
         begun = watcher.clock.now()
         result = search(
             loaded,
             expected,
-            range(seed, seed + seeds),
+            numbers,
+            systematic=schedules,
             file=scenario,
             jobs=workers,
             fail_fast=fail_fast,
-            told=lambda number, _: watcher.show(0, number, seeds),
+            told=lambda number, _: watcher.show(0, number, len(numbers)),
             stop=watcher.stop,
         )
         seconds = (watcher.clock.now() - begun) / 1e9
@@ -86,7 +100,7 @@ def run(
     else:
         for number, failure in enumerate(result.explained, 1):
             _echo_failure(number, failure, written.get(failure.summary.signature))
-        _echo_totals(result, seconds)
+        _echo_totals(result, numbers, seconds)
         if coverage:
             _echo_coverage(result)
     if result.failures:
@@ -193,7 +207,7 @@ def _write(result: "SearchResult", scenario: Path, out: Path) -> dict[str, Path]
         path.write_bytes(replays.as_replay(failure, scenario, result.scenario.digest, out))
         written[failure.summary.signature] = path
         page = timeline_page(
-            f"{result.scenario.name}, seed {failure.summary.seed}",
+            f"{result.scenario.name}, {result.noun} {failure.summary.planned.number}",
             failure.result.violations,
             failure.schedule,
             failure.result.history.entries,
@@ -213,9 +227,9 @@ COVERAGE = ("program", "place", "fault", "count")
 def _echo_failure(number: int, failure: "ExplainedFailure", path: Path | None) -> None:
     from dralab.testing import replays
 
-    seeds = ", ".join(map(str, failure.seeds[:5])) + (", …" if len(failure.seeds) > 5 else "")
+    shown = ", ".join(map(str, failure.seeds[:5])) + (", …" if len(failure.seeds) > 5 else "")
     plural = "" if len(failure.seeds) == 1 else "s"
-    echo(f"failure {number}: {len(failure.seeds)} seed{plural} ({seeds})")
+    echo(f"failure {number}: {len(failure.seeds)} {failure.noun}{plural} ({shown})")
     for line in replays.failure_lines(failure):
         echo(f"  {line}".rstrip())
     if path is not None:
@@ -223,12 +237,19 @@ def _echo_failure(number: int, failure: "ExplainedFailure", path: Path | None) -
     echo()
 
 
-def _echo_totals(result: "SearchResult", seconds: float) -> None:
+def _echo_totals(result: "SearchResult", numbers: range, seconds: float) -> None:
     pairs = len(result.coverage.counts)
     echo(
-        f"{result.seeds} seeds: {result.seeds - result.failed} pass, {result.failed} fail "
+        f"{result.seeds} {result.noun}s: {result.seeds - result.failed} pass, {result.failed} fail "
         f"({len(result.failures)} different); {pairs} pairs of place and fault covered"
     )
+    if result.systematic is not None:
+        ends, all_trials = numbers.start + result.seeds, len(result.systematic.schedules)
+        if ends < result.systematic.unlike:
+            echo(f"{result.systematic.unlike - ends} places are left: go on with --seed {ends}")
+        elif ends < all_trials:
+            more = f"--seed {ends} --seeds {all_trials - ends}"
+            echo(f"{all_trials - ends} more trials are at places like these: {more}")
     each = seconds / max(result.seeds, 1)
     echo(f"{seconds:.1f}s, {each:.3f}s a trial", err=True)
 
@@ -241,12 +262,12 @@ def _echo_coverage(result: "SearchResult") -> None:
 def _summary(result: "SearchResult") -> dict[str, object]:
     return {
         "scenario": result.scenario.name,
-        "seeds": result.seeds,
+        f"{result.noun}s": result.seeds,
         "failed": result.failed,
         "failures": [
             {
                 "violations": list(failure.summary.violations),
-                "seeds": list(failure.seeds),
+                f"{result.noun}s": list(failure.seeds),
                 "schedule": [fault.as_json() for fault in failure.schedule],
             }
             for failure in result.explained

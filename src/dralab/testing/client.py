@@ -276,6 +276,9 @@ class ProgramClient:
             unchanged = "" if after > before else " (no change)"
             revision = after if after > before else 0
             self._note(kinds.WRITE, f"{request}{unchanged}", revision, request=request)
+            if revision:
+                place = (self._process.program, request.verb, request.plural)
+                self._around.plan.committed(*place, revision)
         else:
             self._note(kinds.REQUEST, str(request), after, request=request)
         return found

@@ -4,14 +4,14 @@ A fault has a trigger that counts what the program does: its third create of pod
 of a watch, or a time. So a schedule means the same when other faults are left out of it.
 """
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from random import Random
 from typing import Any, Final, NamedTuple
 
 from dralab.kernel.clock import SECOND
 from dralab.kernel.randomness import Randomness
+from dralab.testing.places import ObservedTraffic, RequestPlace
 
 REQUEST: Final = "request"
 WRITE: Final = "write"
@@ -142,9 +142,6 @@ DEFAULT_MOST: Final = 6
 # What another client writes in a conflict: an annotation that no program reads.
 TOUCHED: Final = "dralab.dev/touched"
 
-RequestPlace = tuple[str, str, str]
-"""(program, verb, resource): `("operator", "update/status", "pods")`."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFault:
@@ -224,16 +221,6 @@ class PlannedFault:
         return f"{self.behind} changes old"
 
 
-@dataclass(slots=True)
-class ObservedTraffic:
-    """The requests of programs in the run without faults: where faults can be triggered."""
-
-    requests: Counter[RequestPlace] = field(default_factory=Counter)
-    events: Counter[tuple[str, str]] = field(default_factory=Counter)
-    lists: Counter[tuple[str, str]] = field(default_factory=Counter)
-    duration: int = 0
-
-
 def draw(
     seed: int,
     traffic: ObservedTraffic,
@@ -248,8 +235,7 @@ def draw(
     """
     randomness = Randomness(seed)
     chance = randomness.stream("faults")
-    programs = sorted({place[0] for place in traffic.requests} | {e[0] for e in traffic.events})
-    drawer = _Drawer(chance, randomness.stream("ages"), traffic, programs, frozenset(cached_lists))
+    drawer = _Drawer(chance, randomness.stream("ages"), traffic, frozenset(cached_lists))
     names = [name for name in FAULTS if name in allowed and drawer.can(name)]
     if not names:
         return []
@@ -273,12 +259,11 @@ class _Drawer:
         chance: Random,
         ages: Random,
         traffic: ObservedTraffic,
-        programs: Sequence[str],
         cached: frozenset[str],
     ) -> None:
         self.chance = chance
         self.ages = ages
-        self.programs = programs
+        self.programs = traffic.programs
         self.duration = traffic.duration
         self.counts = traffic.requests
         self.events = traffic.events
@@ -377,11 +362,16 @@ class _Drawer:
 
     def _edits(self) -> list[RequestPlace]:
         """Return the writes that change an object which exists."""
-        return [p for p in self.writes if p[1].partition("/")[0] in {"update", "patch", "delete"}]
+        return [place for place in self.writes if edits(place[1])]
 
     def _nth(self, count: int) -> int:
         """Return the number of an occurrence, or a little more: faults cause additional ones."""
         return self.chance.randrange(1, count + count // 4 + 2)
+
+
+def edits(verb: str) -> bool:
+    """Return whether a request changes an object which exists."""
+    return verb.partition("/")[0] in {"update", "patch", "delete"}
 
 
 def _ordinal(number: int) -> str:

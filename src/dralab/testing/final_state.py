@@ -155,6 +155,36 @@ def content(value: JsonDict) -> JsonDict:
     return {**_reduced(value, {}, ignored), "owners": sorted(owner_uids(value))}
 
 
+def likeness(change: Change) -> frozenset[str]:
+    """Return what a change does: the same for changes of alike objects with other names.
+
+    These are the paths that it changes, all paths of an object that it creates or deletes. Of a
+    word, as a phase or the status of a condition, it has the new value as well.
+    """
+    before, after = (
+        _steady(each.value) if each is not None else {} for each in (change.before, change.after)
+    )
+    if change.before is None or change.after is None:
+        paths = _leaves(after or before, "")
+        return frozenset({"deleted" if change.after is None else "created", *paths})
+    return frozenset(
+        f"{path}={new}" if isinstance(new, str) and new.isalpha() else path
+        for path, _, new in _different(before, after, "")
+    )
+
+
+def _leaves(value: Any, path: str) -> Iterator[str]:
+    """Yield the paths of what is in a value."""
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}" if path else key)
+    elif isinstance(value, list) and value:
+        for item in value:
+            yield from _leaves(item, f"{path}[]")
+    else:
+        yield path
+
+
 class _Ignored:
     """The paths that a user excludes from comparison."""
 

@@ -181,6 +181,8 @@ class _GatedRequest:
         else:
             around.answered(self.process.program, str(told))
         revision, code = after if after > before else 0, status if status >= 400 else 0
+        if told.writes and revision:
+            around.plan.committed(self.process.program, told.verb, told.plural, revision)
         around.history.add(self.process.name, what, text, revision, request=told, code=code)
         return answer  # type: ignore[return-value]  # of resources, nothing else is answered here
 

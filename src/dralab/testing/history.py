@@ -17,6 +17,8 @@ FAULT: Final = "fault"
 LIFE: Final = "life"
 STEP: Final = "step"
 VERDICT: Final = "verdict"
+# Who carries out the steps of the script.
+USER: Final = "user"
 # A trial that goes wrong repeats itself; what follows is left out and counted.
 MOST_ENTRIES: Final = 50_000
 

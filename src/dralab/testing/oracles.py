@@ -43,6 +43,7 @@ class Watchdog:
         self._report = report
         self._recent: list[tuple[int, str]] = []
         self.deletions: Counter[str] = Counter()
+        self.losses: Counter[str] = Counter()
         self.recreations: Counter[str] = Counter()
         self.writers: dict[Key, set[str]] = {}
         """The programs that wrote to an object which one of them made."""
@@ -82,8 +83,10 @@ class Watchdog:
         if before is None or is_deleting(before.value):
             return
         if after is None or is_deleting(after.value):
+            place = _place(key, before.value)
+            self.deletions[place] += 1
             if key.resource in DURABLE:
-                self.deletions[_place(key, before.value)] += 1
+                self.losses[place] += 1
             else:
                 self._gone[key] = (program, content(before.value))
 

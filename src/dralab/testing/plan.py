@@ -1,19 +1,24 @@
 """The faults of one running trial: counts requests and events, and triggers faults."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from dralab.testing.faults import EVENT, FAULTS, LIST, TIME, ObservedTraffic, PlannedFault
+from dralab.testing.faults import EVENT, FAULTS, LIST, TIME, PlannedFault
+from dralab.testing.places import ObservedTraffic, Occurrence
 
 
 class FaultPlan:
     """A schedule of faults and the counts that trigger them.
 
-    `fired` are those that happened. After `end` nothing happens any more.
+    `fired` are those that happened. After `end` nothing happens any more. `now` is the time since
+    the trial's begin.
     """
 
-    def __init__(self, faults: Iterable[PlannedFault] = ()) -> None:
+    def __init__(
+        self, faults: Iterable[PlannedFault] = (), now: Callable[[], int] = lambda: 0
+    ) -> None:
         self.faults = tuple(faults)
+        self._now = now
         self.traffic = ObservedTraffic()
         self.fired: list[PlannedFault] = []
         self.active = True
@@ -70,13 +75,28 @@ class FaultPlan:
         """Count a request; return its fault."""
         place = (program, verb, resource)
         self.traffic.requests[place] += 1
-        return self._fire(self._requests.get((*place, self.traffic.requests[place])))
+        nth = self.traffic.requests[place]
+        if self.active:
+            self.traffic.occurrences.append(Occurrence(*place, nth, self._now()))
+        return self._fire(self._requests.get((*place, nth)))
 
-    def at_event(self, program: str, resource: str) -> PlannedFault | None:
+    def committed(self, program: str, verb: str, resource: str, revision: int) -> None:
+        """Record which change the last request of a place has made."""
+        found = self.traffic.occurrences
+        for number in reversed(range(len(found)) if self.active else ()):
+            if not found[number].is_event and found[number][:3] == (program, verb, resource):
+                found[number] = found[number]._replace(revision=revision)
+                return
+
+    def at_event(self, program: str, resource: str, revision: int = 0) -> PlannedFault | None:
         """Count an event of a watch; return its fault."""
         place = (program, resource)
         self.traffic.events[place] += 1
-        return self._fire(self._events.get((*place, self.traffic.events[place])))
+        nth = self.traffic.events[place]
+        if self.active:
+            seen = Occurrence(program, "watch", resource, nth, self._now(), revision, is_event=True)
+            self.traffic.occurrences.append(seen)
+        return self._fire(self._events.get((*place, nth)))
 
     def at_first_list(self, program: str, resource: str) -> PlannedFault | None:
         """Count the first list of a kind after a start; return how old it is."""

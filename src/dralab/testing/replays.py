@@ -56,7 +56,7 @@ def as_replay(failure: ExplainedFailure, scenario: Path, digest: str, folder: Pa
         "dralab": __version__,
         "scenario": str(named),
         "digest": digest,
-        "seed": failure.summary.seed,
+        "seed": failure.summary.planned.seed,
         "violation": str(shown[0]),
         "faults": [fault.as_json() for fault in failure.schedule],
     }
@@ -101,7 +101,7 @@ def _fault(path: Path, number: int, given: Any) -> PlannedFault:
 
 
 def as_junit(result: SearchResult) -> str:
-    """Return JUnit XML: a test for each different failure, and one for the seeds that passed."""
+    """Return JUnit XML: a test for each different failure, and one for the trials that passed."""
     failures = result.failures
     root = ET.Element("testsuites", name="dralab dst")
     suite = ET.SubElement(
@@ -111,13 +111,14 @@ def as_junit(result: SearchResult) -> str:
         tests=str(len(failures) + 1),
         failures=str(len(failures)),
     )
-    passed = result.seeds - result.failed
-    ET.SubElement(suite, "testcase", classname="dst", name=f"{passed} of {result.seeds} seeds pass")
+    passed, nouns = result.seeds - result.failed, f"{result.noun}s"
+    told = f"{passed} of {result.seeds} {nouns} pass"
+    ET.SubElement(suite, "testcase", classname="dst", name=told)
     explained = {each.summary.signature: each for each in result.explained}
     for name, summaries in failures.items():
         case = ET.SubElement(suite, "testcase", classname="dst", name=_printable(name))
-        seeds = ", ".join(str(each.seed) for each in summaries[:20])
-        text = f"seeds {seeds}"
+        numbers = ", ".join(str(each.planned.number) for each in summaries[:20])
+        text = f"{nouns} {numbers}"
         if name in explained:
             text += "\n" + "\n".join(failure_lines(explained[name]))
         message = _printable(summaries[0].violations[0])
@@ -132,14 +133,14 @@ def failure_lines(failure: ExplainedFailure, *, width: int = 100) -> list[str]:
     lines = [f"{each}" for each in shown] or [f"{v} (not shown again)" for v in
                                               failure.summary.violations]  # fmt: skip
     if failure.usual:
-        seeds = f"{len(failure.seeds)} of {failure.tried} seeds"
-        lines.append(f"{seeds} end so: the run without faults may be the one that is wrong")
+        most = f"{len(failure.seeds)} of {failure.tried} {failure.noun}s"
+        lines.append(f"{most} end so: the run without faults may be the one that is wrong")
     lines.append("")
     if failure.schedule:
-        lines.append(f"the shortest schedule: {len(failure.schedule)} of {failure.drawn} faults")
+        lines.append(f"the shortest schedule: {len(failure.schedule)} of {failure.planned} faults")
         lines += [f"  {number}. {fault}" for number, fault in enumerate(failure.schedule, 1)]
     else:
-        seed, others = failure.summary.seed, len(LATENCIES) - 1
+        seed, others = failure.summary.planned.seed, len(LATENCIES) - 1
         lines.append("the shortest schedule: no fault at all")
         lines.append(
             f"it ends so without faults with seed {seed}, and otherwise with seeds 0 to {others}"

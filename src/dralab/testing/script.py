@@ -91,7 +91,7 @@ class ScriptRunner:
         finally:
             around.user_acts = False
         self._left.pop(0)
-        around.history.add("user", kinds.STEP, str(step), around.server.store.revision)
+        around.history.add(kinds.USER, kinds.STEP, str(step), around.server.store.revision)
 
     def _do(self, step: ScriptStep) -> None:
         if step.verb == "apply":

@@ -1,4 +1,4 @@
-"""Many seeds of one scenario: trials, the failures told apart, each with its shortest schedule."""
+"""Many trials of one scenario, the failures told apart, each with its shortest schedule."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,6 +11,7 @@ from typing import Final
 from dralab.testing.faults import DURATIONS, PlannedFault
 from dralab.testing.plan import FaultCoverage
 from dralab.testing.scenario import load
+from dralab.testing.systematic import SystematicSchedules
 from dralab.testing.trial import ExpectedEnd, TrialResult, expected_end, run_trial, schedule
 from dralab.testing.trial_scenario import TrialScenario
 
@@ -73,17 +74,30 @@ VARIABLE: Final = re.compile(r"-[a-z0-9]{5}\b|\d+(\.\d+)?|<uid>")
 # So many different failures get a shortest schedule.
 MOST_EXPLAINED: Final = 5
 CHUNK: Final = 8
+USUAL: Final = 100
 # Of fewer trials most say little.
 FEW: Final = 4
+# What a trial is called by: the seed that draws its faults, or its number in a systematic search.
+SEED: Final = "seed"
+TRIAL: Final = "trial"
 
 Told = Callable[[int, "TrialSummary"], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrialSummary:
-    """The summary of a trial: seed, violations, faults."""
+class PlannedTrial:
+    """A trial to run: its number, the seed of the programs' chance, the schedule of faults."""
 
+    number: int
     seed: int
+    faults: Sequence[PlannedFault]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSummary:
+    """The summary of a trial: violations, and the faults that happened of those planned."""
+
+    planned: PlannedTrial
     violations: Sequence[str] = ()
     signature: str = ""
     fired: Sequence[PlannedFault] = ()
@@ -92,14 +106,22 @@ class TrialSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedFailure:
-    """One failure with the shortest schedule that shows it; `seeds` show it, of `tried`."""
+    """One failure with the shortest schedule that shows it; `seeds` show it, of `tried`.
+
+    Where the search is systematic these are numbers of trials, called by `noun`.
+    """
 
     summary: TrialSummary
     schedule: Sequence[PlannedFault]
     result: TrialResult
     seeds: Sequence[int]
-    drawn: int
     tried: int = 0
+    noun: str = SEED
+
+    @property
+    def planned(self) -> int:
+        """How many faults the trial had."""
+        return len(self.summary.planned.faults)
 
     @property
     def usual(self) -> bool:
@@ -111,9 +133,10 @@ class ExplainedFailure:
 
 @dataclass(slots=True)
 class SearchResult:
-    """The outcome of many seeds."""
+    """The outcome of many trials, of which each has a seed unless they are `systematic`."""
 
     scenario: TrialScenario
+    systematic: SystematicSchedules | None = None
     seeds: int = 0
     steps: int = 0
     failures: dict[str, list[TrialSummary]] = field(default_factory=dict)
@@ -122,12 +145,17 @@ class SearchResult:
     corpus: list[int] = field(default_factory=list)
 
     @property
+    def noun(self) -> str:
+        """What its trials are called by."""
+        return SEED if self.systematic is None else TRIAL
+
+    @property
     def failed(self) -> int:
-        """How many seeds failed."""
+        """How many trials failed."""
         return sum(len(found) for found in self.failures.values())
 
     def count(self, summary: TrialSummary) -> None:
-        """Add a trial; a seed that showed a new pair of place and fault belongs to the corpus."""
+        """Add a trial; one that showed a new pair of place and fault belongs to the corpus."""
         self.seeds += 1
         self.steps += summary.steps
         known = len(self.coverage.counts)
@@ -135,7 +163,7 @@ class SearchResult:
         if len(self.coverage.counts) > known or (
             summary.signature and summary.signature not in self.failures
         ):
-            self.corpus.append(summary.seed)
+            self.corpus.append(summary.planned.number)
         if summary.signature:
             self.failures.setdefault(summary.signature, []).append(summary)
 
@@ -146,10 +174,10 @@ def signature(result: TrialResult) -> str:
     return f"{first.oracle}: {VARIABLE.sub('#', first.text)}"[:200]
 
 
-def summarized(result: TrialResult) -> TrialSummary:
+def summarized(planned: PlannedTrial, result: TrialResult) -> TrialSummary:
     """Return the summary of a trial."""
     return TrialSummary(
-        seed=result.seed,
+        planned=planned,
         violations=[str(each) for each in result.violations],
         signature=signature(result) if result.failed else "",
         fired=result.fired,
@@ -162,6 +190,7 @@ def search(
     expected: ExpectedEnd,
     seeds: Iterable[int],
     *,
+    systematic: SystematicSchedules | None = None,
     file: Path | None = None,
     jobs: int = 1,
     fail_fast: bool = False,
@@ -170,60 +199,75 @@ def search(
 ) -> SearchResult:
     """Run the trials of some seeds, and explain their failures.
 
-    With `jobs` above 1 other processes load `file` and run a part of the seeds; the result does not
-    depend on how many there are.
+    With `systematic` schedules `seeds` are numbers of these. With `jobs` above 1 other processes
+    load `file` and run a part of the trials; the result does not depend on how many there are.
     """
-    found = SearchResult(scenario)
-    trials = (
-        _apart(file, list(seeds), jobs)
+
+    def planned(number: int) -> PlannedTrial:
+        if systematic is not None:
+            return PlannedTrial(number=number, seed=0, faults=systematic.schedules[number])
+        drawn = schedule(scenario, expected, number)
+        return PlannedTrial(number=number, seed=number, faults=drawn)
+
+    found = SearchResult(scenario, systematic)
+    trials = map(planned, seeds)
+    summaries = (
+        _apart(file, list(trials), jobs)
         if jobs > 1 and file is not None
-        else _here(scenario, expected, seeds)
+        else _here(scenario, expected, trials)
     )
-    for summary in trials:
+    for summary in summaries:
         found.count(summary)
         told(found.seeds, summary)
         if stop() or (fail_fast and summary.signature):
             break
     for name in list(found.failures)[:MOST_EXPLAINED]:
         failure = explain(scenario, expected, found.failures[name])
-        found.explained.append(replace(failure, tried=found.seeds))
+        found.explained.append(replace(failure, tried=found.seeds, noun=found.noun))
     return found
+
+
+def trial_numbers(
+    first: int, count: int | None, systematic: SystematicSchedules | None = None
+) -> range:
+    """Return the numbers of `count` trials; by default 100 seeds, or all places that are unlike."""
+    if systematic is None:
+        return range(first, first + (USUAL if count is None else count))
+    end = systematic.unlike if count is None else first + count
+    return range(first, max(first, min(end, len(systematic.schedules))))
 
 
 def explain(
     scenario: TrialScenario, expected: ExpectedEnd, alike: Sequence[TrialSummary]
 ) -> ExplainedFailure:
-    """Return the shortest schedule of a failure: of the seed in which fewest faults happened."""
-    summary = min(alike, key=lambda each: (len(each.fired), each.seed))
-    oracle = summary.signature.partition(":")[0]
+    """Return the shortest schedule of a failure: of the trial in which fewest faults happened."""
+    summary = min(alike, key=lambda each: (len(each.fired), each.planned.number))
+    planned, oracle = summary.planned, summary.signature.partition(":")[0]
 
     def fails(faults: Sequence[PlannedFault]) -> bool:
-        result = run_trial(scenario, expected, faults, summary.seed)
+        result = run_trial(scenario, expected, faults, planned.seed)
         return result.failed and result.violations[0].oracle == oracle
 
-    drawn = schedule(scenario, expected, summary.seed)
     # What did not happen changes nothing.
-    shortest = Shrinker(fails).shortest([fault for fault in drawn if fault in summary.fired])
-    result = run_trial(scenario, expected, shortest, summary.seed)
+    shortest = Shrinker(fails).shortest([each for each in planned.faults if each in summary.fired])
     return ExplainedFailure(
         summary=summary,
         schedule=shortest,
-        result=result,
-        seeds=[each.seed for each in alike],
-        drawn=len(drawn),
+        result=run_trial(scenario, expected, shortest, planned.seed),
+        seeds=[each.planned.number for each in alike],
     )
 
 
 def _here(
-    scenario: TrialScenario, expected: ExpectedEnd, seeds: Iterable[int]
+    scenario: TrialScenario, expected: ExpectedEnd, trials: Iterable[PlannedTrial]
 ) -> Iterator[TrialSummary]:
-    for seed in seeds:
-        yield summarized(run_trial(scenario, expected, schedule(scenario, expected, seed), seed))
+    for each in trials:
+        yield summarized(each, run_trial(scenario, expected, each.faults, each.seed))
 
 
-def _apart(file: Path, seeds: Sequence[int], jobs: int) -> Iterator[TrialSummary]:
-    """Yield trials that other processes ran, in the order of the seeds."""
-    chunks = [seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK)]
+def _apart(file: Path, trials: Sequence[PlannedTrial], jobs: int) -> Iterator[TrialSummary]:
+    """Yield trials that other processes ran, in their order."""
+    chunks = [trials[at : at + CHUNK] for at in range(0, len(trials), CHUNK)]
     pool = ProcessPoolExecutor(
         jobs, mp_context=get_context("spawn"), initializer=_load, initargs=(file,)
     )
@@ -242,6 +286,6 @@ def _load(file: Path) -> None:
     _LOADED[:] = [(scenario, expected_end(scenario))]
 
 
-def _run(seeds: Sequence[int]) -> list[TrialSummary]:
+def _run(trials: Sequence[PlannedTrial]) -> list[TrialSummary]:
     scenario, expected = _LOADED[0]
-    return list(_here(scenario, expected, seeds))
+    return list(_here(scenario, expected, trials))

@@ -150,7 +150,7 @@ class ProgramStream:
             if self._blind:
                 self._note(kinds.WITHHELD, "never sees", item)
                 return
-            fault = around.plan.at_event(self._process.program, self._plural)
+            fault = around.plan.at_event(self._process.program, self._plural, item.revision)
             if fault is not None:
                 around.history.add(self._process.name, kinds.FAULT, fault.text)
                 if fault.fault == "hold-watch":

@@ -14,10 +14,12 @@ from functools import partial
 from typing import Final
 
 from dralab.kernel.clock import SECOND
-from dralab.testing.faults import OF_CLUSTER, OF_NODES, ObservedTraffic, PlannedFault, draw
+from dralab.testing.faults import OF_CLUSTER, OF_NODES, PlannedFault, draw
 from dralab.testing.final_state import FinalState, final_state, refreshed, varying
-from dralab.testing.history import TrialHistory, TrialViolation
+from dralab.testing.history import STEP, TrialHistory, TrialViolation
+from dralab.testing.places import ObservedTraffic
 from dralab.testing.surroundings import TrialEnded
+from dralab.testing.systematic import SystematicSchedules, single_faults
 from dralab.testing.trial_scenario import TrialScenario
 from dralab.testing.world import LATENCY, TrialWorld
 
@@ -57,6 +59,7 @@ class ExpectedEnd:
     varying: frozenset[str]
     traffic: ObservedTraffic
     quiet_requests: Counter[str]
+    losses: Counter[str] = field(default_factory=Counter)
     deletions: Counter[str] = field(default_factory=Counter)
     recreations: Counter[str] = field(default_factory=Counter)
     again: FinalState | None = None
@@ -96,17 +99,22 @@ def expected_end(scenario: TrialScenario) -> ExpectedEnd:
     rests = _rests(scenario)
     states = [final_state(world.server.store, scenario.ignore) for world in worlds]
     quiet: Counter[str] = Counter()
+    losses: Counter[str] = Counter()
     deletions: Counter[str] = Counter()
     recreations: Counter[str] = Counter()
     for world in worlds:
         quiet |= world.quiet_requests
+        losses |= world.watchdog.losses
         deletions |= world.watchdog.deletions
         recreations |= world.watchdog.recreations
+    traffic = worlds[0].plan.traffic
+    traffic.steps = [entry.at for entry in worlds[0].history.of(STEP)]
     return ExpectedEnd(
         state=states[0],
         varying=varying(states) | (refreshed(*rests) if rests else frozenset()),
-        traffic=worlds[0].plan.traffic,
+        traffic=traffic,
         quiet_requests=quiet,
+        losses=losses,
         deletions=deletions,
         recreations=recreations,
         again=rests[1] if rests else None,
@@ -151,6 +159,16 @@ def schedule(scenario: TrialScenario, expected: ExpectedEnd, seed: int) -> list[
         allowed=_possible(scenario),
         most=scenario.most,
         cached_lists=scenario.cached_lists,
+    )
+
+
+def systematic_schedules(scenario: TrialScenario, expected: ExpectedEnd) -> SystematicSchedules:
+    """Return the schedules of one fault each, for every place of the run without faults."""
+    return single_faults(
+        expected.traffic,
+        allowed=_possible(scenario),
+        cached_lists=scenario.cached_lists,
+        nodes=scenario.cluster.nodes,
     )
 
 
@@ -203,14 +221,17 @@ def _judged(
             quiet = f"{scenario.limits.quiet / SECOND:g}s in which nothing changes"
             text = f"{program} repeats {count} requests in {quiet} ({usual} without faults)"
             yield TrialViolation("hot-loop", text)
-    for place, count in (world.watchdog.deletions - expected.deletions).items():
-        usual = expected.deletions[place]
+    dog = world.watchdog
+    for place, count in (dog.losses - expected.losses).items():
+        usual = expected.losses[place]
         times = f"{usual + count} times, {usual} without faults"
         yield TrialViolation("data-loss", f"programs delete {place} {times}")
     # What is made anew for a pod or a node that failed is made for a reason.
     if REASONS.isdisjoint(fault.fault for fault in world.plan.fired):
-        for place, count in (world.watchdog.recreations - expected.recreations).items():
+        for place, count in (dog.recreations - expected.recreations).items():
             usual = expected.recreations[place]
+            if dog.deletions[place] <= expected.deletions[place]:
+                continue  # deleted for a reason, and made anew for an old view of it
             times = f"{usual + count} times, {usual} without faults"
             text = f"programs delete {place} and create it again with the same content {times}"
             yield TrialViolation("recreation", text)

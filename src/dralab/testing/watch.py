@@ -107,7 +107,7 @@ class ProgramWatch:
         if self._blind_until:
             self._note(kinds.WITHHELD, "never sees", event)
             return
-        fault = plan.at_event(self._process.program, self._plural)
+        fault = plan.at_event(self._process.program, self._plural, revision_of(event))
         if fault is not None:
             self._around.history.add(self._process.name, kinds.FAULT, fault.text)
             if fault.fault == "hold-watch":
@@ -144,6 +144,10 @@ class ProgramWatch:
     def _note(self, what: str, saw: str, event: WatchEvent) -> None:
         metadata = metadata_of(event.object)
         place = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}".strip("/")
-        revision = int(metadata.get("resourceVersion") or 0)
         text = f"{saw} {event.type} {self._plural} {place}"
-        self._around.history.add(self._process.name, what, text, revision)
+        self._around.history.add(self._process.name, what, text, revision_of(event))
+
+
+def revision_of(event: WatchEvent) -> int:
+    """Return the revision of the change that an event shows, 0 if it does not say."""
+    return int(metadata_of(event.object).get("resourceVersion") or 0)

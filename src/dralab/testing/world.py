@@ -23,11 +23,12 @@ from dralab.runtime.manager import Manager
 from dralab.runtime.queue import LONGEST_DELAY
 from dralab.runtime.simulated import SimulatedEngine
 from dralab.testing import history as kinds
-from dralab.testing.faults import DELETION, OF_CLUSTER, PlannedFault, RequestPlace
+from dralab.testing.faults import DELETION, OF_CLUSTER, PlannedFault
 from dralab.testing.final_state import effective
 from dralab.testing.history import TrialHistory, TrialViolation
 from dralab.testing.misfortunes import ClusterMisfortunes
 from dralab.testing.oracles import Watchdog
+from dralab.testing.places import ObservedChange, RequestPlace, collection
 from dralab.testing.plan import FaultPlan
 from dralab.testing.process import ProgramProcess, ProgramSpec, described
 from dralab.testing.program_globals import RealClock
@@ -84,7 +85,7 @@ class TrialWorld:
         self.begin = self.engine.clock.now()
         self.history = TrialHistory(lambda: self.engine.clock.now() - self.begin)
         self.server = self._new_server()
-        self.user = self.client_for("user")
+        self.user = self.client_for(kinds.USER)
         self.acting: RequestingProcess | None = None
         self.user_acts = False
         self.violations: list[TrialViolation] = []
@@ -192,8 +193,11 @@ class TrialWorld:
         self._start_cluster()
         self.pass_time(2 * SECOND)
         self.begin = self.engine.clock.now()
-        self.plan = FaultPlan(self._faults)
-        self.server.store.subscribe(self._changed)
+        self.plan = FaultPlan(self._faults, now=lambda: self.engine.clock.now() - self.begin)
+        store = self.server.store
+        for resource in store.resources():
+            self.plan.traffic.earlier[collection(resource)] = len(store.changes(0, resource))
+        store.subscribe(self._changed)
         for process in self.processes:
             process.start()
         for fault in self.plan.timed:
@@ -374,8 +378,13 @@ class TrialWorld:
         self.history.add("trial", kinds.VERDICT, f"{oracle}: {text}")
 
     def _changed(self, changes: Sequence[Change]) -> None:
+        traffic, now = self.plan.traffic, self.engine.clock.now() - self.begin
+        author = self.acting.program if self.acting is not None else ""
         for change in changes:
             self.watchdog.changed(change)
+            if self.plan.active:
+                who = kinds.USER if self.user_acts else author
+                traffic.changes.append(ObservedChange(now, change, who))
             if effective(change):
                 self.last_change = self.engine.clock.now()
                 self.watchdog.count(change, self.last_change)
