@@ -86,6 +86,14 @@ def test_all_kinds_of_faults_take_turns():
     assert {"kill", "restart", "conflict", "lose-answer", "hold-watch", "stale-list"} <= begin
 
 
+def test_the_steps_of_the_user_take_turns():
+    traffic, found = traffic_of_sites(), prepared(Sites)[2]
+    stages = {each[:4]: traffic.stage(each.at) for each in traffic.occurrences if not each.is_event}
+    kills = [f for f in faults_of(found) if f.fault == "kill" and f.moment == "after"]
+    first = [stages[f.program, f.verb, f.resource, f.nth] for f in kills[: len(traffic.steps)]]
+    assert sorted(first) == [1, 2, 3, 4, 5]
+
+
 def test_only_what_is_allowed_and_possible_is_planned():
     traffic = traffic_of_sites()
     some = single_faults(traffic, allowed=["kill", "restart"], cached_lists=["operator"])
@@ -150,14 +158,14 @@ def test_a_search_goes_on_where_another_one_stopped():
 def test_a_failure_of_a_systematic_search_is_told_by_its_trial():
     scenario = sitescenarios.scenario(LeavesOrphans, allowed=["kill"])
 
-    @dralab.simulation_test(scenario, systematic=True, seeds=6)
+    @dralab.simulation_test(scenario, systematic=True, seeds=20)
     def check():
         raise RuntimeError("not reached")
 
     with pytest.raises(AssertionError) as failure:
         check()
     lines = str(failure.value).splitlines()
-    assert lines[0].endswith("of 6 trials fail")
+    assert lines[0].endswith("of 20 trials fail")
     assert lines[2].startswith("trials ")
     assert "the shortest schedule: 1 of 1 faults" in lines
 

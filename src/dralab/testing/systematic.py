@@ -41,10 +41,15 @@ VICTIMS: Final = (1, 2)
 
 
 class _RankedSchedule(NamedTuple):
-    """A schedule; `variant` 0 is the most promising form, and `like` the same at places alike."""
+    """A schedule, with what decides when it is tried.
+
+    `variant` 0 is the most promising form, `stage` the number of the user's steps before it, and
+    `like` the same at places of a stage that are alike.
+    """
 
     name: str
     variant: int
+    stage: int
     like: Hashable
     schedule: Schedule
 
@@ -76,19 +81,22 @@ def single_faults(
 
 
 def _ordered(found: Sequence[_RankedSchedule]) -> SystematicSchedules:
-    """Sort candidates: unlike places first, then variants; kinds of faults take turns."""
+    """Sort schedules: unlike places first, then variants; faults and stages take turns."""
     alike: dict[Hashable, list[_RankedSchedule]] = defaultdict(list)
     for each in dict.fromkeys(found):
-        alike[each.name, each.variant, each.like].append(each)
-    turns: Counter[tuple[str, int]] = Counter()
+        alike[each[:-1]].append(each)
+    turns: Counter[tuple[str, int, int]] = Counter()
     ranked: list[tuple[tuple[bool, int, float], Schedule]] = []
     for group in alike.values():
         # After the first of a group the last one differs most from it.
         for nth, each in enumerate([group[0], *group[:0:-1]]):
             level = nth + each.variant
-            turns[each.name, level] += 1
+            turns[each.name, level, each.stage] += 1
+            turn = turns[each.name, level, each.stage]
             weight = max(FAULTS[fault.fault].weight for fault in each.schedule)
-            ranked.append(((nth > 0, level, turns[each.name, level] / weight), each.schedule))
+            # Before the user's first step the programs have little to do.
+            rank = (turn if each.stage else 2 * turn) / weight
+            ranked.append(((nth > 0, level, rank), each.schedule))
     ranked.sort(key=lambda one: one[0])
     schedules = list(dict.fromkeys(schedule for _, schedule in ranked))
     unlike = {schedule for (is_like, _, _), schedule in ranked if not is_like}
@@ -111,12 +119,11 @@ class _Places:
             self._numbers[each.resource].append(number)
         self.stages = range(len(traffic.steps) + 1)
 
-    def _like_of(self, place: Occurrence | ObservedChange) -> Hashable:
-        """Return what places that are alike have in common."""
+    def _place_of(self, place: Occurrence | ObservedChange) -> tuple[int, Hashable]:
+        """Return the stage of a place, and what places that are alike have in common."""
         if place.resource.startswith(BACKGROUND):
-            return place.resource
-        revision, stage = place.revision, self.traffic.stage(place.at)
-        return place.resource, self.likeness.get(revision), stage
+            return 0, place.resource
+        return self.traffic.stage(place.at), (place.resource, self.likeness.get(place.revision))
 
     # --- counted ----------------------------------------------------------------------------------
 
@@ -127,21 +134,22 @@ class _Places:
             if each.is_event:
                 continue
             place = (each.program, each.verb, each.resource)
-            like = (place, written.get(each.program), self._like_of(each))
+            stage, what = self._place_of(each)
+            like = (place, written.get(each.program), what)
             if each.verb in READS:
                 faults = _at_read(each)
             else:
                 faults = _at_write(each)
                 written[each.program] = place[1:]
             for variant, fault in faults:
-                yield _RankedSchedule(fault.fault, variant, (like, fault.moment), (fault,))
+                yield _RankedSchedule(fault.fault, variant, stage, (like, fault.moment), (fault,))
 
     def events(self) -> Iterator[_RankedSchedule]:
         """Yield what happens to the watch of a program at one event."""
         for each in self.traffic.occurrences:
             if not each.is_event:
                 continue
-            like = (each.program, self._like_of(each))
+            stage, like = self._place_of(each)
             fault = partial(_at, each)
             found = (
                 (0, fault("hold-watch", duration=LONGEST)),
@@ -151,7 +159,7 @@ class _Places:
                 (0, fault("end-watch")),
             )
             for variant, one in found:
-                yield _RankedSchedule(one.fault, variant, like, (one,))
+                yield _RankedSchedule(one.fault, variant, stage, (each.program, like), (one,))
 
     def _until_next_step(self, at: int) -> int:
         """Return how long it takes until the user's next step is over."""
@@ -165,10 +173,10 @@ class _Places:
     def times(self) -> Iterator[_RankedSchedule]:
         """Yield what happens at a time: when something changes, between steps, at rest."""
         for program in self.traffic.programs:
-            yield _RankedSchedule("skew", 0, program, (_timed("skew", program, 0, LONGEST),))
+            yield _RankedSchedule("skew", 0, 0, program, (_timed("skew", program, 0, LONGEST),))
             for number, step in enumerate(self.traffic.steps):
                 expired = _timed("expire-credentials", program, max(step - MARGIN, 0), LONG)
-                yield _RankedSchedule("expire-credentials", 1, (program, number), (expired,))
+                yield _RankedSchedule("expire-credentials", 1, number, program, (expired,))
             yield from self._absences("restart", program, SHORT)
             yield from self._absences("pause", program, LONG)
         yield from self._absences("outage", "", LONG)
@@ -178,7 +186,7 @@ class _Places:
                 for variant, duration in enumerate(durations):
                     for nth in victims:
                         fault = replace(_timed(name, "", rest, duration), nth=nth)
-                        yield _RankedSchedule(name, variant, (stage, nth), (fault,))
+                        yield _RankedSchedule(name, variant, stage, nth, (fault,))
 
     def _absences(self, name: str, program: str, duration: int) -> Iterator[_RankedSchedule]:
         """Yield times at which a program sees nothing: for two steps of the user, at changes."""
@@ -186,11 +194,12 @@ class _Places:
             if other - one <= TOGETHER:
                 begin = max(one - MARGIN, 0)
                 fault = _timed(name, program, begin, other + MARGIN - begin)
-                yield _RankedSchedule(name, 0, (program, number), (fault,))
+                yield _RankedSchedule(name, 0, number, program, (fault,))
         for each in self.traffic.changes:
             if each.author != program:
-                like = (program, self._like_of(each))
-                yield _RankedSchedule(name, 1, like, (_timed(name, program, each.at, duration),))
+                stage, like = self._place_of(each)
+                fault = _timed(name, program, each.at, duration)
+                yield _RankedSchedule(name, 1, stage, (program, like), (fault,))
 
     def _of_cluster(self) -> Iterator[tuple[str, Sequence[int], Sequence[int]]]:
         """Yield (fault, which of its victims, durations)."""
@@ -208,7 +217,7 @@ class _Places:
         for program, resource in self.cached:
             if earlier := self.traffic.earlier[resource]:
                 empty = replace(_old(program, resource, earlier), nth=1)
-                yield _RankedSchedule("stale-list", 1, (program, resource), (empty,))
+                yield _RankedSchedule("stale-list", 1, 0, (program, resource), (empty,))
         for number, each in enumerate(self.traffic.changes):
             for program, resource in self.cached:
                 if resource == each.resource:
@@ -218,7 +227,7 @@ class _Places:
         self, program: str, number: int, change: ObservedChange
     ) -> Iterator[_RankedSchedule]:
         """Yield restarts of a program that does not see a change: of its kind alone, of all."""
-        like = (program, self._like_of(change))
+        stage, what = self._place_of(change)
         for variant, when, at in self._restarts(change.at):
             kill = _timed("restart", program, at, AT_ONCE)
             old = {
@@ -228,10 +237,11 @@ class _Places:
                 for who, resource in self.cached
                 if who == program and (behind := self._changes_of(resource, number, at))
             }
-            yield _RankedSchedule("stale-list", variant, (like, when), (kill, old[change.resource]))
+            like, alone = (program, what, when), (kill, old[change.resource])
+            yield _RankedSchedule("stale-list", variant, stage, like, alone)
             if len(old) > 1:
                 whole = (kill, *old.values())
-                yield _RankedSchedule("stale-list", variant + 1, (like, when, ALL), whole)
+                yield _RankedSchedule("stale-list", variant + 1, stage, (like, ALL), whole)
 
     def _restarts(self, at: int) -> Iterator[tuple[int, str, int]]:
         """Yield when a program restarts after a change: variant, which restart it is, time."""
