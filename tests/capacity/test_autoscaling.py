@@ -31,6 +31,7 @@ from dralab.capacity.autoscaling.pools import Expansion, NodePool, add_node, hom
 from dralab.capacity.autoscaling.utilisation import utilisation
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.scheduling.model import ClusterModel
+from dralab.scheduling.shares import Shares, shared_gpus
 
 NONE = ()
 MIG = device_class("mig", f'device.driver == "{DRIVER}"')
@@ -470,3 +471,19 @@ def test_a_budget_holds_for_its_duration_after_each_time_of_its_schedule(when, a
 def test_a_part_of_the_nodes_is_rounded_up(nodes, reasons, allowed):
     rules = NodePoolRules(budgets=(DisruptionBudget(nodes=nodes, reasons=reasons),))
     assert rules.allowed(11, 0, "Underutilized") == allowed
+
+
+def test_shared_gpus_count_alone_in_what_is_in_use_of_a_node():
+    """As cluster-autoscaler counts GPUs that are extended resources."""
+    model = ClusterModel([worker("n", labels=shared_gpus(4, "T4")), worker("plain")])
+    table = model.state.table
+    assert utilisation(model, "n") == utilisation(model, "plain") == 0
+    table.gpus.take(table.row_of["n"], Shares(2, 1000, taken=(0, 1)), 1)
+    table.gpus.take(table.row_of["n"], Shares(1, 500, taken=(2,)), 1)
+    assert utilisation(model, "n") == 0.625
+    # The row is used again by a node without GPUs.
+    table.remove_node("n")
+    table.put_node(worker("other"))
+    assert table.row_of["other"] == 0
+    assert utilisation(model, "other") == 0
+    assert not table.gpus.left[0].any()

@@ -17,7 +17,7 @@ from dralab.objects.metadata import labels_of, spec_of
 from dralab.objects.nodes import PODS, offered
 from dralab.objects.requests import base_units
 from dralab.scheduling.pods import PodInfo, PodMatcher
-from dralab.scheduling.shares import SharedColumns, SharedGpus
+from dralab.scheduling.shares import SHARED_GPUS, SharedColumns, SharedGpus
 from dralab.values.json_types import JsonDict
 
 Numbers = NDArray[np.int64]
@@ -306,6 +306,7 @@ class NodeTable:
         self.objects[row] = obj
         self._put_images(row, (), _images(obj))
         self.labels[row] = labels_of(obj)
+        self.gpus.put_labelled(row, self.labels[row].get(SHARED_GPUS, ""))
         self._set_allocatable(row, offered(obj))
         self._free[:, row] = self._allocatable[:, row]
         self._scored[:, row] = self._allocatable[:2, row]

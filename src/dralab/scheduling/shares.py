@@ -14,6 +14,8 @@ Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 WHOLE: Final = 1000
+# The label of a node with such GPUs: how many, and of which model.
+SHARED_GPUS: Final = "simulation.dralab.dev/shared-gpus"
 
 
 class Shares(NamedTuple):
@@ -31,6 +33,15 @@ class Shares(NamedTuple):
     def is_part(self) -> bool:
         """Whether it is a part of one GPU."""
         return self.gpus == 1 and self.milli < WHOLE
+
+
+def shared_gpus(gpus: int, model: str) -> dict[str, str]:
+    """Return the labels of a node with so many GPUs that pods share.
+
+    >>> shared_gpus(8, "T4")
+    {'simulation.dralab.dev/shared-gpus': '8.T4'}
+    """
+    return {SHARED_GPUS: f"{gpus}.{model}"} if gpus else {}
 
 
 class SharedColumns:
@@ -86,6 +97,14 @@ class SharedGpus:
         self.number[row], self.kinds[row] = gpus, 0
         self.model[row] = self.models.index(model)
 
+    def put_labelled(self, row: int, label: str) -> None:
+        """Give a node the GPUs of its label, all of them free; none where it is empty."""
+        if label:
+            count, _, model = label.partition(".")
+            self.put_node(row, int(count), model)
+        elif row < len(self.number) and self.number[row]:
+            self.put_node(row, 0, "")
+
     def columns(self, rows: slice | Numbers, size: int) -> SharedColumns:
         """Return some of the first `size` rows."""
         if size > len(self.model):
@@ -98,6 +117,12 @@ class SharedGpus:
             return b""
         parts = self.left[row], self.number[row], self.model[row], self.kinds[row]
         return b"".join([part.tobytes() for part in parts])
+
+    def used_part(self, row: int) -> float | None:
+        """Return the part of a row's GPUs that is in use; None where it has none."""
+        if row >= len(self.number) or not self.number[row]:
+            return None
+        return 1 - int(self.left[row].sum()) / (WHOLE * int(self.number[row]))
 
     def take(self, row: int, shares: Shares, sign: int) -> None:
         """Count what a pod takes (1) or gives back (-1)."""

@@ -6,7 +6,7 @@ from dralab.scenarios.errors import InputError
 from dralab.simulation.dispatch import begin, measured
 from dralab.simulation.results import metrics
 from dralab.simulation.scenario import scenario as scenarios
-from dralab.simulation.scenario.schedulers import FAST, OWN
+from dralab.simulation.scenario.schedulers import FAST, OWN, PODS
 
 GPUS = "{name: gpu, cpu: 64, gpus: 4, model: H100, max: 3, price: 30, startup: 4m}"
 JOB = """
@@ -206,11 +206,62 @@ def test_what_is_wrong_with_pools_is_said(tmp_path, text, problem):
         scenarios.load(path)
 
 
-def test_other_engines_refuse_pools(tmp_path):
+def test_schedulers_of_jobs_and_of_others_refuse_pools(tmp_path):
     path = tmp_path / "scenario.yaml"
-    path.write_text("pools: [{name: a, cpu: 4}]\nworkload: {pods: []}\nscheduler: fgd\n")
-    with pytest.raises(InputError, match="need `scheduler: dralab` or `dralab-fast`"):
-        scenarios.load(path)
+    for scheduler in ("easy", "external", "ticks"):
+        path.write_text(
+            f"pools: [{{name: a, cpu: 4}}]\nworkload: {{pods: []}}\nscheduler: {scheduler}\n"
+        )
+        with pytest.raises(InputError, match="need dralab, dralab-fast or a policy for pods"):
+            scenarios.load(path)
+
+
+# --- policies for pods ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run_policy(tmp_path):
+    def run(scheduler, pools, pods, more=""):
+        path = tmp_path / "scenario.yaml"
+        path.write_text(
+            f"pools: [{pools}]\nworkload: {{pods: [{pods}]}}\nscheduler: {scheduler}\n{more}"
+        )
+        scenario = scenarios.load(path)
+        return measured(scenario, begin(scenario).go())
+
+    return run
+
+
+@pytest.mark.parametrize("autoscaler", ["cluster-autoscaler", "karpenter"])
+@pytest.mark.parametrize("policy", [*PODS, "allocation:pack", "allocation:spread"])
+def test_pools_grow_for_parts_of_gpus_whatever_the_policy(run_policy, policy, autoscaler):
+    # 12 pods of 0.3 GPUs: 3 on each GPU make a node of 4; the 2 with two GPUs need another.
+    pods = (
+        "{name: part, count: 12, cpu: 1, gpus: 1, gpu_milli: 300, duration: 1h}, "
+        "{name: pair, count: 2, cpu: 1, gpus: 2, duration: 1h}"
+    )
+    result = run_policy(policy, GPUS, pods, f"autoscaler: {autoscaler}\n")
+    # A policy that scatters the parts leaves no pair of idle GPUs.
+    assert 2 <= len(result.nodes) <= 3
+    assert all(task.state == "Succeeded" and task.devices for task in result.tasks)
+
+
+def test_pods_wait_where_a_pool_is_full_of_shared_gpus(run_policy):
+    pods = "{name: whole, count: 5, cpu: 1, gpus: 4, duration: 1h}"
+    result = run_policy("fgd", GPUS, pods)
+    assert len(result.nodes) == 3
+    started = sorted(task.started // 10**9 for task in result.tasks)
+    assert started == [250, 250, 250, 3850, 3850]
+
+
+def test_a_class_of_ones_own_places_pods_on_nodes_of_pools(run_policy, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import dralab\n\n\nclass Last(dralab.Policy):\n"
+        "    def place(self, task, nodes):\n        return nodes[-1].name\n"
+    )
+    pods = "{name: a, count: 2, cpu: 1, gpus: 1, duration: 1h}"
+    result = run_policy("mine.py:Last", GPUS, pods)
+    assert [task.state for task in result.tasks] == ["Succeeded", "Succeeded"]
 
 
 # --- karpenter ------------------------------------------------------------------------------------

@@ -24,7 +24,10 @@ def utilisation(model: ClusterModel, node: str) -> float | None:
     """
     slices = [each for each in model.slices.values() if spec_of(each).get("nodeName") == node]
     if not slices:
-        return _of_amounts(model, node)
+        # GPUs that pods share are no devices, and count alone as well (`CalculateGpuUtilization`).
+        table = model.state.table
+        of_gpus = table.gpus.used_part(table.row_of[node])
+        return _of_amounts(model, node) if of_gpus is None else of_gpus
     used: dict[PoolName, set[str]] = {}
     for each in model.on(node):
         for plan in each.plans:

@@ -177,7 +177,9 @@ class FragmentationLedger:
 
     def __init__(self, table: NodesWithGpus, pods: Iterable[PodRequest]) -> None:
         self.table = table
-        self.fragmentation = Fragmentation(typical_pods(pods), table.gpus.models)
+        self._typical = typical_pods(pods)
+        self._models = len(table.gpus.models)
+        self.fragmentation = Fragmentation(self._typical, table.gpus.models)
         self.lost: Floats = np.zeros(0)
         # In whole numbers, so that the sum does not depend on when it was brought up to date.
         self._whole: list[int] = []
@@ -193,6 +195,10 @@ class FragmentationLedger:
             return self._sum / scale
         rows = table.touched.since(self._seen)
         self._seen = table.touched.position
+        if len(table.gpus.models) > self._models:
+            # Nodes of a pool have come, with GPUs of a model that no other node has.
+            self._models, rows = len(table.gpus.models), None
+            self.fragmentation = Fragmentation(self._typical, table.gpus.models)
         cpu, gpus = table.free("cpu"), table.gpus
         if rows is None or len(self.lost) != table.size:
             columns = table.shared_gpus()

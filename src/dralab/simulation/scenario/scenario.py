@@ -47,12 +47,14 @@ from dralab.simulation.scenario import fleet, manifests, pools, recorded, worklo
 from dralab.simulation.scenario.fleet import ScenarioFleet, openb_nodes, simulator_fleet
 from dralab.simulation.scenario.pools import ClusterAutoscalerRules, Rules, ScenarioPool
 from dralab.simulation.scenario.schedulers import (
+    ALLOCATION,
     BUILT_IN,
     ENGINES,
     EXTERNAL,
     FAST,
     JOBS,
     OWN,
+    PODS,
     ROUNDS,
     TICKS,
     TICKS_PREEMPTION,
@@ -382,8 +384,9 @@ def _of_cluster(path: Path) -> Mapping[str, object] | None:
 
 def _fleet(given: Given, scheduler: str, problems: InputProblems) -> ScenarioFleet:
     """Return the nodes that are there: with pools, there may be none."""
-    if given.pools and scheduler not in {OWN, FAST, "cluster"}:
-        raise given.error("pools", f"need `scheduler: {OWN}` or `{FAST}`, and it is {scheduler}")
+    if given.pools and scheduler not in {OWN, FAST, "cluster", "fast", *PODS, *ALLOCATION}:
+        problem = f"need {OWN}, {FAST} or a policy for pods, and the scheduler is {scheduler}"
+        raise given.error("pools", problem)
     never = any(each.spot or each.failure == 1 for each in given.pools)
     if never and given.stop.at is None:
         raise given.error("stop", "give `at`: with spot machines, or failures, a run may never end")

@@ -59,6 +59,10 @@ class PoolHost(Protocol):
         """Return the drivers of a node that may come to be."""
         ...
 
+    def labels_of(self, node: GpuNode) -> Mapping[str, str]:
+        """Return the labels of a node that may come to be, beside its own."""
+        ...
+
     def create_once(self, body: JsonDict) -> None:
         """Create an object that comes with a pool, unless it is there."""
         ...
@@ -179,7 +183,7 @@ class Machines:
             else:
                 self.host.create_once(item)
         offer = {**spec.amounts(), **((template.get("status") or {}).get("allocatable") or {})}
-        labels = {**labels_of(template), POOL_LABEL: pool.name}
+        labels = {**labels_of(template), POOL_LABEL: pool.name, **self.host.labels_of(node)}
         return NodePool(
             name=pool.name,
             node={

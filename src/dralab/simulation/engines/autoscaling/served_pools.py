@@ -1,6 +1,6 @@
 """The nodes and pods of an API server, for the machines of pools."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from dralab.api.status import ignoring
@@ -15,6 +15,7 @@ from dralab.runtime.reading import read_cluster
 from dralab.runtime.resources import NODES, PODS
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
+from dralab.simulation.workloads.openb import GpuNode
 from dralab.values.json_types import JsonDict
 
 
@@ -24,6 +25,11 @@ class ServedPools:
     def __init__(self, client: Client, pods: Cache) -> None:
         self.client = client
         self.pods = pods
+
+    def labels_of(self, node: GpuNode) -> Mapping[str, str]:
+        """Return none: a server has no GPUs but devices."""
+        del node
+        return {}
 
     def taint(self, node: str, taint: JsonDict, *, add: bool) -> None:
         """Taint a node, or take the taint away."""

@@ -5,7 +5,7 @@ numbers, as in the authors' simulator. The first of the best is taken.
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +27,7 @@ from dralab.simulation.engines.fragmentation import (
     FragmentationLedger,
 )
 from dralab.simulation.scenario.schedulers import ALLOCATION_PREFIX, TICKS
-from dralab.simulation.workloads.openb import MOST_GPUS
+from dralab.simulation.workloads.openb import MOST_GPUS, GpuNode
 
 NONE: Final = Shares(0, 0)
 EARLIER: Final = np.tril(np.ones((MOST_GPUS, MOST_GPUS), dtype=bool), -1)
@@ -43,13 +43,16 @@ class First(NodeChoice):
 class ByScore(NodeChoice):
     """The base of policies that score nodes by their free resources and the pod's requests."""
 
-    def __init__(self, name: str, table: NodeTable) -> None:
+    def __init__(self, name: str, table: NodeTable, coming: Sequence[GpuNode] = ()) -> None:
         self.name = name
         self.plugins = (ScorePlugin(name, 1, self._points),)
-        # Scores scale with the largest node, as the authors' constants do with their traces.
-        self.largest_cpu = max(int(table.allocatable("cpu").max(initial=1)), 1)
+        # Scores scale with the largest node, as the authors' constants do with their traces; nodes
+        # that are `coming` count, too.
+        cpus = [1, *(node.cpu for node in coming)]
+        self.largest_cpu = max(int(table.allocatable("cpu").max(initial=1)), *cpus)
         whole = np.add.reduce(table.shared_gpus().left, axis=1)
-        self.largest_gpu = max(int(whole.max(initial=0)), WHOLE)
+        gpus = [WHOLE, *(WHOLE * node.gpus for node in coming)]
+        self.largest_gpu = max(int(whole.max(initial=0)), *gpus)
 
     def _points(self, state: ScoredNodes, pod: PodInfo, fitting: Mask) -> Numbers:
         del fitting
@@ -269,7 +272,7 @@ def _gradient(before: Floats, after: Floats) -> Numbers:
     return _truncated(100 / (1 + np.exp((after - before) / WHOLE)))
 
 
-BY_SCORE: Final[Mapping[str, Callable[[str, NodeTable], ByScore]]] = {
+BY_SCORE: Final[Mapping[str, Callable[[str, NodeTable, Sequence[GpuNode]], ByScore]]] = {
     "dotprod": DotProduct,
     "clustering": GpuClustering,
     "packing": GpuPacking,
@@ -280,13 +283,17 @@ BY_SCORE: Final[Mapping[str, Callable[[str, NodeTable], ByScore]]] = {
 
 
 def choice_named(
-    name: str, table: NodeTable, ledger: FragmentationLedger | None, chance: random.Random
+    name: str,
+    table: NodeTable,
+    ledger: FragmentationLedger | None,
+    chance: random.Random,
+    coming: Sequence[GpuNode] = (),
 ) -> NodeChoice:
-    """Return the choice of a name; KeyError if there is none."""
+    """Return the choice of a name; KeyError if there is none. `coming` nodes may be added."""
     if name == "fgd" and ledger is not None:
         return FragmentationGradient(table, ledger)
     if name in BY_SCORE:
-        return BY_SCORE[name](name, table)
+        return BY_SCORE[name](name, table, coming)
     if name.startswith(ALLOCATION_PREFIX):
         return ByDevices(name)
     made: dict[str, Callable[[], Any]] = {

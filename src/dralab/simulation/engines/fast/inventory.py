@@ -1,6 +1,6 @@
 """The nodes and devices of a scenario, read into the state in which pods are placed."""
 
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Literal
 
 import orjson
@@ -14,12 +14,13 @@ from dralab.drivers.catalog import DRIVERS
 from dralab.drivers.driver import Driver
 from dralab.node.node_spec import NodeSpec
 from dralab.node.node_status import allocatable_of
-from dralab.objects.metadata import NamespacedName, spec_of, status_of
+from dralab.objects.metadata import NamespacedName, labels_of, metadata_of, spec_of, status_of
 from dralab.objects.pod_groups import PodGroups
 from dralab.objects.taints import taints_of
 from dralab.scheduling.demands import DemandReader
 from dralab.scheduling.devices import ClusterDevices
 from dralab.scheduling.nodes import NodeTable
+from dralab.scheduling.shares import shared_gpus
 from dralab.scheduling.state import ClusterState
 from dralab.simulation.engines.fleet_nodes import (
     device_names,
@@ -96,11 +97,19 @@ class Inventory:
         self.nodes = {node.name: node for node in nodes}
         self.gpus = gpus
         self.drivers = {node.name: self.drivers_of(node) for node in self.nodes.values()}
-        self.devices = {name: device_names(drivers) for name, drivers in self.drivers.items()}
-        if gpus == "shares":
-            for name, found in self.devices.items():
-                shared = [f"{GPU_PREFIX}{index}" for index in range(self.nodes[name].gpus)]
-                self.devices[name] = shared + found
+        self.devices: dict[str, list[str]] = {}
+        for name, drivers in self.drivers.items():
+            self.note_devices(self.nodes[name], drivers)
+
+    def note_devices(self, node: GpuNode, drivers: Iterable[Driver]) -> None:
+        """Note the names of the devices of a node."""
+        shared = range(node.gpus if self.gpus == "shares" else 0)
+        names = [f"{GPU_PREFIX}{index}" for index in shared]
+        self.devices[node.name] = names + device_names(drivers)
+
+    def labels_of(self, node: GpuNode) -> dict[str, str]:
+        """Return the labels by which a state knows the GPUs of a node that pods share."""
+        return shared_gpus(node.gpus, node.model) if self.gpus == "shares" else {}
 
     def drivers_of(self, node: GpuNode) -> list[Driver]:
         """Return the drivers of a node that is, or may come to be."""
@@ -115,22 +124,24 @@ class Inventory:
         """Put the nodes and their devices into a state; `written` are nodes that were given."""
         for node in self.nodes.values():
             spec = node_spec(node)
-            state.table.put_node(ready_node(spec, written(node.name)))
-            if self.gpus == "shares" and node.gpus:
-                state.table.gpus.put_node(state.table.row_of[node.name], node.gpus, node.model)
+            state.table.put_node(ready_node(spec, written(node.name), self.labels_of(node)))
             for driver in self.drivers[node.name]:
                 for name, wire in slices_of(driver):
                     state.devices.put_slice(name, wire)
 
 
-def ready_node(spec: NodeSpec, given: JsonDict | None) -> JsonDict:
-    """Return a node that is ready, with what it offers."""
+def ready_node(spec: NodeSpec, given: JsonDict | None, labels: Mapping[str, str]) -> JsonDict:
+    """Return a node that is ready, with what it offers and more labels."""
     node = spec.node() if given is None else given
     # The server taints a node that is new; once that is ready, its controller takes that away.
     taints = [taint for taint in taints_of(node) if taint["key"] != NOT_READY]
     status = status_of(node)
+    metadata = metadata_of(node)
+    if labels:
+        metadata = {**metadata, "labels": {**labels_of(node), **labels}}
     return {
         **node,
+        "metadata": metadata,
         "spec": {**spec_of(node), "taints": taints},
         "status": {**status, "allocatable": allocatable_of(status, spec.amounts())},
     }

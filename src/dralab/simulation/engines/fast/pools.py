@@ -15,7 +15,7 @@ from dralab.scheduling.state import ClusterState, NominatedPod, PodPlacement
 from dralab.simulation.engines.autoscaling.loop import Autoscaler
 from dralab.simulation.engines.fast.engine import STARTED, FastSimulation
 from dralab.simulation.engines.fast.inventory import Inventory, ready_node
-from dralab.simulation.engines.fleet_nodes import device_names, node_spec, slices_of
+from dralab.simulation.engines.fleet_nodes import node_spec, slices_of
 from dralab.simulation.workloads.openb import GpuNode
 from dralab.values.json_types import JsonDict
 
@@ -105,6 +105,10 @@ class FastPools:
 
     # --- nodes ----------------------------------------------------------------------------------
 
+    def labels_of(self, node: GpuNode) -> Mapping[str, str]:
+        """Return what the state knows a node by, beside its own labels."""
+        return self.inventory.labels_of(node)
+
     def create_once(self, body: JsonDict) -> None:
         """Create an object unless it is there."""
         is_class = body["kind"] == "DeviceClass"
@@ -116,7 +120,7 @@ class FastPools:
         simulation = self.simulation
         given = simulation.admitted.create(objects[0], "fleet") if objects else None
         drivers = self.drivers_of(node)
-        self.inventory.devices[node.name] = device_names(drivers)
+        self.inventory.note_devices(node, drivers)
 
         def publish() -> None:
             if node.name not in simulation.state.table.row_of:
@@ -128,7 +132,9 @@ class FastPools:
                 simulation.objects.bring(item, "fleet")
             simulation.changed(ClusterChange.DEVICES)
 
-        if simulation.state.table.put_node(ready_node(node_spec(node), given)):
+        if simulation.state.table.put_node(
+            ready_node(node_spec(node), given, self.inventory.labels_of(node))
+        ):
             simulation.changed(ClusterChange.NODE)
         if late:
             self.events.after(late, publish)

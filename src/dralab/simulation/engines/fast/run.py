@@ -128,7 +128,8 @@ class FastRun:
             )
             simulation.queue.rank = choice.rank
             return choice
-        return choice_named(name, table, ledger, chance)
+        coming = [node for pool in scenario.pools for node in pool.fleet.nodes]
+        return choice_named(name, table, ledger, chance, coming)
 
     def go(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
         """Continue the run."""
