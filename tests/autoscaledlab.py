@@ -75,5 +75,6 @@ def autoscaled(name, file=None, *, data=":memory:"):
     clock = ClusterClock("2026-01-01T00:00:00Z", running=False)
     nodes = Nodes(NodeOptions(nodes=0))
     parts = [ControlPlane(), nodes, PoolAutoscaler(source_of(name, file), nodes)]
-    with Cluster(Options(data=data), components=parts, clock=clock, seed=1) as cluster:
+    options = Options(data=data, authorization=("Node", "RBAC"))
+    with Cluster(options, components=parts, clock=clock, seed=1) as cluster:
         yield AutoscaledLab(cluster, clock)
