@@ -35,11 +35,7 @@ WAITING: Final = {
 }
 CALLS: Final = {
     name: TimedCall(
-        name=name,
-        argument=0,
-        form=TimeoutFormat.TIMEVAL,
-        base=lambda _: TimeoutBase.NOW,
-        expired=EXPIRED.get(name, -errno.EAGAIN),
+        name, 0, TimeoutFormat.TIMEVAL, lambda _: TimeoutBase.NOW, EXPIRED.get(name, -errno.EAGAIN)
     )
     for name in WAITING
 }

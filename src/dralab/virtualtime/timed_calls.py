@@ -7,7 +7,7 @@ clock. A wait is made endless (a null pointer, or -1) and ended by the superviso
 import errno
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from typing import Final, Protocol
 
@@ -60,7 +60,7 @@ class ProgramMemory(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TimedCall:
     """A system call that waits with a timeout."""
 
@@ -68,7 +68,8 @@ class TimedCall:
     argument: int
     form: TimeoutFormat
     base: Callable[[Arguments], TimeoutBase]
-    expired: int  # what it returns when the time is over
+    expired: int = 0  # what it returns when the time is over
+    _: KW_ONLY
     sleeps: bool = False  # it waits for nothing else: its thread can be held where it is
     left: int | None = None  # the argument with the room for the remaining time, always written
     left_if_interrupted: int | None = None  # the same, written only when a signal ends the wait
@@ -156,91 +157,23 @@ def _futex(arguments: Arguments) -> TimeoutBase:
     return TimeoutBase.REALTIME if command == 6 or arguments[1] & 0x100 else TimeoutBase.MONOTONIC
 
 
+_NS: Final = TimeoutFormat.TIMESPEC
 _TABLE: Final = (
-    *(
-        TimedCall(
-            name=name, argument=index, form=TimeoutFormat.MILLISECONDS, base=_relative, expired=0
-        )
-        for name, index in (("poll", 2), ("epoll_wait", 3), ("epoll_pwait", 3))
-    ),
-    TimedCall(
-        name="epoll_pwait2", argument=3, form=TimeoutFormat.TIMESPEC, base=_relative, expired=0
-    ),
-    TimedCall(
-        name="ppoll", argument=2, form=TimeoutFormat.TIMESPEC, base=_relative, expired=0, left=2
-    ),
-    TimedCall(
-        name="select",
-        argument=4,
-        form=TimeoutFormat.TIMEVAL,
-        base=_relative,
-        expired=0,
-        left=4,
-        sets=True,
-    ),
-    TimedCall(
-        name="pselect6",
-        argument=4,
-        form=TimeoutFormat.TIMESPEC,
-        base=_relative,
-        expired=0,
-        left=4,
-        sets=True,
-    ),
-    TimedCall(
-        name="nanosleep",
-        argument=0,
-        form=TimeoutFormat.TIMESPEC,
-        base=_relative,
-        expired=0,
-        sleeps=True,
-        left_if_interrupted=1,
-    ),
-    TimedCall(
-        name="clock_nanosleep",
-        argument=2,
-        form=TimeoutFormat.TIMESPEC,
-        base=_clock_nanosleep,
-        expired=0,
-        sleeps=True,
-        left_if_interrupted=3,
-    ),
-    TimedCall(
-        name="futex", argument=3, form=TimeoutFormat.TIMESPEC, base=_futex, expired=-errno.ETIMEDOUT
-    ),
-    TimedCall(
-        name="futex_waitv",
-        argument=3,
-        form=TimeoutFormat.TIMESPEC,
-        base=_by_clock(4),
-        expired=-errno.ETIMEDOUT,
-    ),
-    TimedCall(
-        name="futex_wait",
-        argument=4,
-        form=TimeoutFormat.TIMESPEC,
-        base=_by_clock(5),
-        expired=-errno.ETIMEDOUT,
-    ),
-    *(
-        TimedCall(
-            name=name,
-            argument=index,
-            form=TimeoutFormat.TIMESPEC,
-            base=_relative,
-            expired=-errno.EAGAIN,
-        )
-        for name, index in (("rt_sigtimedwait", 2), ("semtimedop", 3))
-    ),
-    *(
-        TimedCall(
-            name=name,
-            argument=4,
-            form=TimeoutFormat.TIMESPEC,
-            base=_realtime,
-            expired=-errno.ETIMEDOUT,
-        )
-        for name in ("mq_timedsend", "mq_timedreceive")
-    ),
+    TimedCall("poll", 2, TimeoutFormat.MILLISECONDS, _relative),
+    TimedCall("epoll_wait", 3, TimeoutFormat.MILLISECONDS, _relative),
+    TimedCall("epoll_pwait", 3, TimeoutFormat.MILLISECONDS, _relative),
+    TimedCall("epoll_pwait2", 3, _NS, _relative),
+    TimedCall("ppoll", 2, _NS, _relative, left=2),
+    TimedCall("select", 4, TimeoutFormat.TIMEVAL, _relative, left=4, sets=True),
+    TimedCall("pselect6", 4, _NS, _relative, left=4, sets=True),
+    TimedCall("nanosleep", 0, _NS, _relative, sleeps=True, left_if_interrupted=1),
+    TimedCall("clock_nanosleep", 2, _NS, _clock_nanosleep, sleeps=True, left_if_interrupted=3),
+    TimedCall("futex", 3, _NS, _futex, -errno.ETIMEDOUT),
+    TimedCall("futex_waitv", 3, _NS, _by_clock(4), -errno.ETIMEDOUT),
+    TimedCall("futex_wait", 4, _NS, _by_clock(5), -errno.ETIMEDOUT),
+    TimedCall("rt_sigtimedwait", 2, _NS, _relative, -errno.EAGAIN),
+    TimedCall("semtimedop", 3, _NS, _relative, -errno.EAGAIN),
+    TimedCall("mq_timedsend", 4, _NS, _realtime, -errno.ETIMEDOUT),
+    TimedCall("mq_timedreceive", 4, _NS, _realtime, -errno.ETIMEDOUT),
 )
 TIMED_CALLS: Final[Mapping[str, TimedCall]] = {call.name: call for call in _TABLE}
