@@ -47,6 +47,12 @@ def struct(
     return _described(found, description)
 
 
+def template(spec: Schema) -> Schema:
+    """The spec of a template: metadata, and the spec that is copied."""
+    metadata = struct({"labels": mapping(text()), "annotations": mapping(text())})
+    return struct({"metadata": metadata, "spec": spec}, ("spec",))
+
+
 def anything(description: str = "") -> Schema:
     """Any object, kept as it is."""
     return _described({"type": "object", "x-kubernetes-preserve-unknown-fields": True}, description)
@@ -57,30 +63,36 @@ def _described(schema: Schema, description: str) -> Schema:
 
 
 def kind(
-    name: str,
-    plural: str,
-    short: tuple[str, ...],
-    *,
-    namespaced: bool,
+    names: str,
     properties: Mapping[str, Schema],
+    *,
+    namespaced: bool = True,
     required: tuple[str, ...] = (),
-    columns: tuple[tuple[str, str, str], ...] = (),
+    columns: str = "",
 ) -> Schema:
-    """A kind, with what a server needs to serve it: names, scope, schema, printer columns."""
+    """A kind, with what a server needs to serve it: names, scope, schema, printer columns.
+
+    `names` are the kind, its plural and short ones; `columns` has a title, a type unless it is a
+    string, and a path for each, before the age.
+
+    >>> toy = kind("Toy toys t", {"size": integer()}, columns="Size integer .size")
+    >>> toy["shortNames"], toy["columns"][0]
+    (['t'], {'name': 'Size', 'type': 'integer', 'jsonPath': '.size'})
+    """
+    name, plural, *short = names.split()
+    told = [column.split() for column in columns.split(", ") if column]
     return {
         "kind": name,
         "plural": plural,
         "singular": name.lower(),
-        "shortNames": list(short),
+        "shortNames": short,
         "namespaced": namespaced,
         "schema": struct(
             {"apiVersion": text(), "kind": text(), "metadata": anything(), **properties}, required
         ),
         "columns": [
-            {"name": title, "type": type_, "jsonPath": path} for title, type_, path in columns
+            {"name": title, "type": type_[0] if type_ else "string", "jsonPath": path}
+            for title, *type_, path in (*told, ["Age", "date", ".metadata.creationTimestamp"])
         ],
         "status": "status" in properties,
     }
-
-
-AGE = ("Age", "date", ".metadata.creationTimestamp")

@@ -7,7 +7,6 @@ from typing import Final
 
 from dralab.prototypes.classic.structured import GROUP, HANDLE
 from dralab.prototypes.schema_words import (
-    AGE,
     Schema,
     array,
     boolean,
@@ -15,6 +14,7 @@ from dralab.prototypes.schema_words import (
     kind,
     mapping,
     struct,
+    template,
     text,
 )
 
@@ -105,12 +105,8 @@ POD_SOURCE: Final = struct({"resourceClaimName": text(), "resourceClaimTemplateN
 
 RESOURCE_KINDS: Final[tuple[Schema, ...]] = (
     kind(
-        "ResourceClass",
-        "resourceclasses",
-        (),
-        namespaced=False,
-        required=("driverName",),
-        properties={
+        "ResourceClass resourceclasses",
+        {
             "driverName": text(),
             "parametersRef": struct(
                 {"apiGroup": text(), "kind": text(), "name": text(), "namespace": text()},
@@ -119,49 +115,27 @@ RESOURCE_KINDS: Final[tuple[Schema, ...]] = (
             "suitableNodes": NODE_SELECTOR,
             "structuredParameters": boolean("The scheduler itself allocates the devices."),
         },
-        columns=(("DriverName", "string", ".driverName"), AGE),
+        namespaced=False,
+        required=("driverName",),
+        columns="DriverName .driverName",
     ),
     kind(
-        "ResourceClaim",
-        "resourceclaims",
-        (),
-        namespaced=True,
+        "ResourceClaim resourceclaims",
+        {"spec": CLAIM_SPEC, "status": CLAIM_STATUS},
         required=("spec",),
-        properties={"spec": CLAIM_SPEC, "status": CLAIM_STATUS},
-        columns=(
-            ("ResourceClassName", "string", ".spec.resourceClassName"),
-            ("AllocationMode", "string", ".spec.allocationMode"),
-            ("Reserved-For", "string", ".status.reservedFor[*].name"),
-            AGE,
-        ),
+        columns="ResourceClassName .spec.resourceClassName, AllocationMode .spec.allocationMode, "
+        "Reserved-For .status.reservedFor[*].name",
     ),
     kind(
-        "ResourceClaimTemplate",
-        "resourceclaimtemplates",
-        (),
-        namespaced=True,
+        "ResourceClaimTemplate resourceclaimtemplates",
+        {"spec": template(CLAIM_SPEC)},
         required=("spec",),
-        properties={
-            "spec": struct(
-                {
-                    "metadata": struct({"labels": mapping(text()), "annotations": mapping(text())}),
-                    "spec": CLAIM_SPEC,
-                },
-                ("spec",),
-            )
-        },
-        columns=(
-            ("ResourceClassName", "string", ".spec.spec.resourceClassName"),
-            ("AllocationMode", "string", ".spec.spec.allocationMode"),
-            AGE,
-        ),
+        columns="ResourceClassName .spec.spec.resourceClassName, "
+        "AllocationMode .spec.spec.allocationMode",
     ),
     kind(
-        "PodSchedulingContext",
-        "podschedulingcontexts",
-        (),
-        namespaced=True,
-        properties={
+        "PodSchedulingContext podschedulingcontexts",
+        {
             "spec": struct({"selectedNode": text(), "potentialNodes": NODES}),
             "status": struct(
                 {
@@ -173,7 +147,7 @@ RESOURCE_KINDS: Final[tuple[Schema, ...]] = (
                 }
             ),
         },
-        columns=(("SelectedNode", "string", ".spec.selectedNode"), AGE),
+        columns="SelectedNode .spec.selectedNode",
     ),
 )
 
@@ -184,11 +158,8 @@ def _of_claims(device: Schema) -> Schema:
 
 
 STATE: Final[Schema] = kind(
-    "NodeAllocationState",
-    "nodeallocationstates",
-    (),
-    namespaced=True,
-    properties={
+    "NodeAllocationState nodeallocationstates",
+    {
         "spec": struct(
             {
                 "allocatableDevice": array(
@@ -207,16 +178,13 @@ STATE: Final[Schema] = kind(
         ),
         "status": text("Ready or NotReady; not a subresource."),
     },
-    columns=(("Status", "string", ".status"), AGE),
+    columns="Status .status",
 ) | {"singular": "nas", "status": False}
 
 DRIVER_KINDS: Final[tuple[Schema, ...]] = (
     kind(
-        "FakeClaimParameters",
-        "fakeclaimparameters",
-        (),
-        namespaced=True,
-        properties={
+        "FakeClaimParameters fakeclaimparameters",
+        {
             "spec": struct(
                 {
                     "count": integer("Number of devices; default: one."),
@@ -227,15 +195,11 @@ DRIVER_KINDS: Final[tuple[Schema, ...]] = (
                 }
             )
         },
-        columns=(("Count", "integer", ".spec.count"), ("Split", "integer", ".spec.split"), AGE),
+        columns="Count integer .spec.count, Split integer .spec.split",
     ),
     kind(
-        "DeviceClassParameters",
-        "deviceclassparameters",
-        (),
-        namespaced=False,
-        required=("spec",),
-        properties={
+        "DeviceClassParameters deviceclassparameters",
+        {
             "spec": struct(
                 {
                     "deviceSelector": array(
@@ -245,6 +209,7 @@ DRIVER_KINDS: Final[tuple[Schema, ...]] = (
                 ("deviceSelector",),
             )
         },
-        columns=(AGE,),
+        namespaced=False,
+        required=("spec",),
     ),
 )

@@ -12,7 +12,6 @@ from dralab.objects.metadata import NamespacedName, key_of, status_of
 from dralab.prototypes.classic import selectors
 from dralab.prototypes.findings import Finding, NormalizedDocument, invalid
 from dralab.prototypes.schema_words import (
-    AGE,
     Schema,
     anything,
     array,
@@ -68,25 +67,20 @@ HANDLE: Final = struct(
 
 KINDS: Final[tuple[Schema, ...]] = (
     kind(
-        "ResourceSlice",
-        "resourceslices",
-        (),
-        namespaced=False,
-        required=("driverName",),
-        properties={
+        "ResourceSlice resourceslices",
+        {
             "nodeName": text(),
             "driverName": text(),
             MODEL: struct({"instances": array(INSTANCE, **BY_NAME)}, ("instances",)),
         },
-        columns=(("Node", "string", ".nodeName"), ("Driver", "string", ".driverName"), AGE),
+        namespaced=False,
+        required=("driverName",),
+        columns="Node .nodeName, Driver .driverName",
     )
     | {"fields": ["nodeName", "driverName"]},
     kind(
-        "ResourceClaimParameters",
-        "resourceclaimparameters",
-        (),
-        namespaced=True,
-        properties={
+        "ResourceClaimParameters resourceclaimparameters",
+        {
             "generatedFrom": struct(
                 {"apiGroup": text(), "kind": text(), "name": text()}, ("kind", "name")
             ),
@@ -102,14 +96,11 @@ KINDS: Final[tuple[Schema, ...]] = (
                 )
             ),
         },
-        columns=(("Generated-From", "string", ".generatedFrom.name"), AGE),
+        columns="Generated-From .generatedFrom.name",
     ),
     kind(
-        "ResourceClassParameters",
-        "resourceclassparameters",
-        (),
-        namespaced=True,
-        properties={
+        "ResourceClassParameters resourceclassparameters",
+        {
             "generatedFrom": struct(
                 {"apiGroup": text(), "kind": text(), "name": text(), "namespace": text()},
                 ("kind", "name"),
@@ -119,7 +110,7 @@ KINDS: Final[tuple[Schema, ...]] = (
             ),
             "filters": array(struct({"driverName": text(), MODEL: SELECTOR}, ("driverName",))),
         },
-        columns=(("Generated-From", "string", ".generatedFrom.name"), AGE),
+        columns="Generated-From .generatedFrom.name",
     ),
 )
 

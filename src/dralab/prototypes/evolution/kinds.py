@@ -6,7 +6,6 @@ Fields and limits: wg-device-management a7a4d96, `dra-evolution/pkg/api`.
 from typing import Final
 
 from dralab.prototypes.schema_words import (
-    AGE,
     Schema,
     anything,
     array,
@@ -15,6 +14,7 @@ from dralab.prototypes.schema_words import (
     mapping,
     quantity,
     struct,
+    template,
     text,
 )
 
@@ -31,12 +31,6 @@ MAX_DOMAIN: Final = 63
 MAX_DRIVER_DATA: Final = 32
 FINALIZER: Final = "dra.k8s.io/delete-protection"
 MAX_RESERVED_FOR: Final = 32
-
-
-def limited(schema: Schema, most: int) -> Schema:
-    """A list of at most so many items."""
-    return schema | {"maxItems": most}
-
 
 CAPACITY: Final = struct({"name": text(), "capacity": quantity()}, ("name", "capacity"))
 ATTRIBUTE: Final = struct(
@@ -89,185 +83,107 @@ ALLOCATED_CONFIG: Final = array(
         }
     )
 )
+RESULT: Final = struct(
+    {"config": ALLOCATED_CONFIG, "requestName": text(), "deviceName": text()}, ("deviceName",)
+)
+DRIVER_DATA: Final = struct(
+    {
+        "driverName": text(),
+        "data": struct({"config": array(anything()), "results": array(RESULT)}),
+    },
+    ("driverName",),
+)
 CLAIM_STATUS: Final = struct(
     {
         "allocation": struct(
             {
-                "driverData": limited(
-                    array(
-                        struct(
-                            {
-                                "driverName": text(),
-                                "data": struct(
-                                    {
-                                        "config": array(anything()),
-                                        "results": array(
-                                            struct(
-                                                {
-                                                    "config": ALLOCATED_CONFIG,
-                                                    "requestName": text(),
-                                                    "deviceName": text(),
-                                                },
-                                                ("deviceName",),
-                                            )
-                                        ),
-                                    }
-                                ),
-                            },
-                            ("driverName",),
-                        )
-                    ),
-                    MAX_DRIVER_DATA,
-                ),
+                "driverData": array(DRIVER_DATA, maxItems=MAX_DRIVER_DATA),
                 "nodeName": text("Empty: usable on any node."),
                 "shareable": boolean(),
             }
         ),
-        "reservedFor": limited(
-            array(
-                struct(
-                    {"apiGroup": text(), "resource": text(), "name": text(), "uid": text()},
-                    ("resource", "name", "uid"),
-                ),
-                "A pod that is not listed must not start.",
-                **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"]},
+        "reservedFor": array(
+            struct(
+                {"apiGroup": text(), "resource": text(), "name": text(), "uid": text()},
+                ("resource", "name", "uid"),
             ),
-            MAX_RESERVED_FOR,
+            "A pod that is not listed must not start.",
+            maxItems=MAX_RESERVED_FOR,
+            **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"]},
         ),
     }
+)
+RESOURCES: Final = struct(
+    {
+        "limits": mapping(quantity()),
+        "requests": mapping(quantity()),
+        "claims": array(struct({"name": text(), "requestName": text()}, ("name",))),
+    }
+)
+CONTAINER: Final = struct(
+    {"name": text(), "image": text(), "command": array(text()), "resources": RESOURCES}, ("name",)
+)
+POD_CLAIM: Final = struct(
+    {"name": text(), "resourceClaimName": text(), "resourceClaimTemplateName": text()}, ("name",)
 )
 POD_SPEC: Final = struct(
     {
         "nodeName": text(),
         "schedulerName": text(),
-        "containers": array(
-            struct(
-                {
-                    "name": text(),
-                    "image": text(),
-                    "command": array(text()),
-                    "resources": struct(
-                        {
-                            "limits": mapping(quantity()),
-                            "requests": mapping(quantity()),
-                            "claims": array(
-                                struct({"name": text(), "requestName": text()}, ("name",))
-                            ),
-                        }
-                    ),
-                },
-                ("name",),
-            )
-        ),
-        "resourceClaims": array(
-            struct(
-                {
-                    "name": text(),
-                    "resourceClaimName": text(),
-                    "resourceClaimTemplateName": text(),
-                },
-                ("name",),
-            )
-        ),
+        "containers": array(CONTAINER),
+        "resourceClaims": array(POD_CLAIM),
     }
+)
+DEVICE: Final = struct(
+    {
+        "name": text(),
+        "attributes": array(ATTRIBUTE, maxItems=MAX_ATTRIBUTES),
+        "sharedCapacityConsumed": array(CAPACITY, maxItems=MAX_CONSUMED),
+    },
+    ("name",),
+)
+POOL_SPEC: Final = struct(
+    {
+        "nodeName": text(),
+        "driverName": text(),
+        "sharedCapacity": array(CAPACITY, maxItems=MAX_SHARED_CAPACITY),
+        "devices": array(DEVICE, maxItems=MAX_DEVICES),
+    },
+    ("nodeName", "driverName"),
 )
 KINDS: Final[tuple[Schema, ...]] = (
     kind(
-        "DeviceClass",
-        "deviceclasses",
-        ("dcl",),
+        "DeviceClass deviceclasses dcl",
+        {"config": CONFIG, "requirements": REQUIREMENTS},
         namespaced=False,
-        properties={"config": CONFIG, "requirements": REQUIREMENTS},
-        columns=(AGE,),
     ),
     kind(
-        "ResourceClaim",
-        "resourceclaims",
-        ("rc",),
-        namespaced=True,
+        "ResourceClaim resourceclaims rc",
+        {"spec": CLAIM_SPEC, "status": CLAIM_STATUS},
         required=("spec",),
-        properties={"spec": CLAIM_SPEC, "status": CLAIM_STATUS},
-        columns=(
-            ("Node", "string", ".status.allocation.nodeName"),
-            ("Reserved-For", "string", ".status.reservedFor[*].name"),
-            AGE,
-        ),
+        columns="Node .status.allocation.nodeName, Reserved-For .status.reservedFor[*].name",
     ),
     kind(
-        "ResourceClaimTemplate",
-        "resourceclaimtemplates",
-        ("rct",),
-        namespaced=True,
+        "ResourceClaimTemplate resourceclaimtemplates rct",
+        {"spec": template(CLAIM_SPEC)},
         required=("spec",),
-        properties={
-            "spec": struct(
-                {
-                    "metadata": struct({"labels": mapping(text()), "annotations": mapping(text())}),
-                    "spec": CLAIM_SPEC,
-                },
-                ("spec",),
-            )
-        },
-        columns=(AGE,),
     ),
     kind(
-        "ResourcePool",
-        "resourcepools",
-        ("rp",),
+        "ResourcePool resourcepools rp",
+        {"spec": POOL_SPEC},
         namespaced=False,
         required=("spec",),
-        properties={
-            "spec": struct(
-                {
-                    "nodeName": text(),
-                    "driverName": text(),
-                    "sharedCapacity": limited(array(CAPACITY), MAX_SHARED_CAPACITY),
-                    "devices": limited(
-                        array(
-                            struct(
-                                {
-                                    "name": text(),
-                                    "attributes": limited(array(ATTRIBUTE), MAX_ATTRIBUTES),
-                                    "sharedCapacityConsumed": limited(
-                                        array(CAPACITY), MAX_CONSUMED
-                                    ),
-                                },
-                                ("name",),
-                            )
-                        ),
-                        MAX_DEVICES,
-                    ),
-                },
-                ("nodeName", "driverName"),
-            )
-        },
-        columns=(
-            ("Driver", "string", ".spec.driverName"),
-            ("Node", "string", ".spec.nodeName"),
-            AGE,
-        ),
+        columns="Driver .spec.driverName, Node .spec.nodeName",
     ),
     kind(
-        "Quota",
-        "quotas",
-        (),
-        namespaced=True,
-        properties={
-            "spec": struct({"allowManagementAccess": boolean("One object with true allows it.")})
-        },
-        columns=(("Management", "boolean", ".spec.allowManagementAccess"), AGE),
+        "Quota quotas",
+        {"spec": struct({"allowManagementAccess": boolean("One object with true allows it.")})},
+        columns="Management boolean .spec.allowManagementAccess",
     ),
     kind(
-        "Pod",
-        "pods",
-        (),
-        namespaced=True,
+        "Pod pods",
+        {"spec": POD_SPEC, "status": anything()},
         required=("spec",),
-        properties={"spec": POD_SPEC, "status": anything()},
-        columns=(
-            ("Status", "string", ".status.phase"),
-            ("Node", "string", ".spec.nodeName"),
-            AGE,
-        ),
+        columns="Status .status.phase, Node .spec.nodeName",
     ),
 )

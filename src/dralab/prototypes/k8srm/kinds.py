@@ -7,7 +7,6 @@ of earlier stages are in the schemas too, and say so: the prototypes' own files 
 from typing import Final
 
 from dralab.prototypes.schema_words import (
-    AGE,
     NOT_EMPTY,
     Schema,
     anything,
@@ -240,64 +239,42 @@ POOL_SPEC: Final = struct(
 
 KINDS: Final[tuple[Schema, ...]] = (
     kind(
-        "DeviceDriver",
-        "devicedrivers",
-        ("ddr",),
+        "DeviceDriver devicedrivers ddr",
+        {"deviceTypes": array(text(), "Types of devices that the driver handles.")},
         namespaced=False,
-        properties={"deviceTypes": array(text(), "Types of devices that the driver handles.")},
-        columns=(("Types", "string", ".deviceTypes"), AGE),
+        columns="Types .deviceTypes",
     ),
     kind(
-        "DeviceClass",
-        "deviceclasses",
-        ("dcl",),
-        namespaced=False,
-        required=("spec",),
-        properties={
+        "DeviceClass deviceclasses dcl",
+        {
             "spec": CLASS_SPEC,
             "status": struct({"conditions": array(CONDITION), "drivers": array(text())}),
         },
-        columns=(
-            ("Drivers", "string", ".status.drivers[*]"),
-            ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status'),
-            AGE,
-        ),
+        namespaced=False,
+        required=("spec",),
+        columns='Drivers .status.drivers[*], Ready .status.conditions[?(@.type=="Ready")].status',
     ),
     kind(
-        "DeviceClaim",
-        "deviceclaims",
-        ("dc",),
-        namespaced=True,
+        "DeviceClaim deviceclaims dc",
+        {"spec": CLAIM_SPEC, "status": CLAIM_STATUS},
         required=("spec",),
-        properties={"spec": CLAIM_SPEC, "status": CLAIM_STATUS},
-        columns=(
-            ("Devices", "string", ".status.allocations[*].deviceName"),
-            ("Pods", "string", ".status.podNames"),
-            AGE,
-        ),
+        columns="Devices .status.allocations[*].deviceName, Pods .status.podNames",
     ),
     kind(
-        "DevicePrivilegedClaim",
-        "deviceprivilegedclaims",
-        ("dpc",),
-        namespaced=True,
-        required=("spec",),
-        properties={
+        "DevicePrivilegedClaim deviceprivilegedclaims dpc",
+        {
             "spec": struct(
                 {"driver": text(), "constraints": CONSTRAINTS, "configs": array(CONFIG)},
                 ("driver",),
             ),
             "status": CLAIM_STATUS,
         },
-        columns=(("Driver", "string", ".spec.driver"), AGE),
+        required=("spec",),
+        columns="Driver .spec.driver",
     ),
     kind(
-        "DevicePool",
-        "devicepools",
-        ("dp",),
-        namespaced=False,
-        required=("spec",),
-        properties={
+        "DevicePool devicepools dp",
+        {
             "spec": POOL_SPEC,
             "status": struct(
                 {
@@ -316,12 +293,10 @@ KINDS: Final[tuple[Schema, ...]] = (
                 }
             ),
         },
-        columns=(
-            ("Driver", "string", ".spec.driver"),
-            ("Node", "string", ".spec.nodeName"),
-            ("Available", "integer", ".status.availableDevices"),
-            AGE,
-        ),
+        namespaced=False,
+        required=("spec",),
+        columns="Driver .spec.driver, Node .spec.nodeName, "
+        "Available integer .status.availableDevices",
     ),
 )
 POD_CLAIMS_STRUCT: Final[Schema] = struct(
