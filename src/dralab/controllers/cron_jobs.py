@@ -187,7 +187,7 @@ class CronJobs:
         latest = max([*done, before.get("lastSuccessfulTime") or ""])
         if latest:
             status["lastSuccessfulTime"] = latest
-        return write_status(self.manager, CRON_JOBS, self.cron_jobs, cron_job, status)
+        return write_status(self.manager, self.cron_jobs, cron_job, status)
 
     def _forget(self, cron_job: JsonDict, jobs: list[JsonDict]) -> None:
         spec = cron_job["spec"]

@@ -253,7 +253,7 @@ class DaemonSets:
             "numberUnavailable": counts["wanted"] - counts["available"] or None,
             "observedGeneration": daemon_set["metadata"].get("generation", 0),
         }
-        write_status(self.manager, DAEMON_SETS, self.sets, daemon_set, status)
+        write_status(self.manager, self.sets, daemon_set, status)
         min_ready_seconds = daemon_set["spec"].get("minReadySeconds") or 0
         waiting = counts["ready"] > counts["available"]
         return min_ready_seconds * SECOND if waiting and min_ready_seconds else None

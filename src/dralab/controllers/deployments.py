@@ -156,13 +156,8 @@ class Deployments:
         except ApiError as error:
             if error.reason == "AlreadyExists":
                 # Another template has this hash: count it, and hash again (collisionCount).
-                write_status(
-                    self.manager,
-                    DEPLOYMENTS,
-                    self.deployments,
-                    deployment,
-                    {"collisionCount": collisions + 1},
-                )
+                told = {"collisionCount": collisions + 1}
+                write_status(self.manager, self.deployments, deployment, told)
             raise
         self.sets.learn(created)
         if first:
@@ -339,7 +334,7 @@ class Deployments:
         needed = deployment["spec"].get("replicas", 1) - self._limits(deployment)[1]
         now = self.manager.engine.clock.now()
         status, again = deployment_status(deployment, new, sets, needed, now)
-        write_status(self.manager, DEPLOYMENTS, self.deployments, deployment, status)
+        write_status(self.manager, self.deployments, deployment, status)
         return again
 
 

@@ -105,7 +105,7 @@ class DisruptionBudgets:
                 "disruptionsAllowed": 0,
                 "conditions": self._conditions(budget, "False", "SyncFailed", str(error)),
             }
-        write_status(self.manager, DISRUPTION_BUDGETS, self.budgets, budget, found)
+        write_status(self.manager, self.budgets, budget, found)
         return None
 
     def _counted(self, budget: JsonDict, pods: list[JsonDict]) -> dict[str, Any]:

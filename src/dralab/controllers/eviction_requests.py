@@ -20,12 +20,12 @@ from dralab.controllers.eviction_steps import (
     is_over,
     silent_at,
 )
-from dralab.controllers.workloads import name_of_letters
+from dralab.controllers.workloads import name_of_letters, write_status
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.conditions import with_condition
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, spec_of, status_of, uid_of
 from dralab.objects.pods import group_of, is_finished
-from dralab.runtime.client import delete_only
+from dralab.runtime.client import delete_only, find
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import EVICTION_REQUESTS, EVICTIONS, PODS, is_served
 from dralab.values.json_types import JsonDict, JsonObject
@@ -125,13 +125,8 @@ class EvictionRequests:
         pod = self.pods.get(NamespacedName(key_of(obj).namespace, target["name"]))
         if pod is None or uid_of(pod) != target["uid"]:
             # The watch of pods may lag behind that of requests: the server knows.
-            try:
-                pod = self.client.get(PODS, target["name"], key_of(obj).namespace)
-            except ApiError as error:
-                if error.code != NOT_FOUND:
-                    raise
-                return None
-        return pod if uid_of(pod) == target["uid"] else None
+            pod = find(self.client, PODS, target["name"], key_of(obj).namespace)
+        return pod if pod is not None and uid_of(pod) == target["uid"] else None
 
     def _mirror(self, request: JsonDict, status: JsonObject) -> None:
         """Copy the progress of the eviction into the request."""
@@ -142,11 +137,7 @@ class EvictionRequests:
                 plain = {part: each[part] for part in ("type", "status", "reason", "message")}
                 conditions = with_condition(conditions, plain, now=self.manager.now())
         new = {"conditions": conditions, "observedGeneration": request["metadata"]["generation"]}
-        if new != held:
-            changed = {**request, "status": {**held, **new}}
-            self.requests.learn(
-                self.client.update(EVICTION_REQUESTS, changed, subresource="status")
-            )
+        write_status(self.manager, self.requests, request, new)
 
     def _evict(self, eviction: JsonDict, pod: JsonDict) -> int:
         """Evict a pod as kubectl drain does; return when to look again."""
@@ -177,9 +168,7 @@ class EvictionRequests:
             else each
             for each in status.get("responders") or ()
         ]
-        if responders != status.get("responders"):
-            changed = {**eviction, "status": {**status, "responders": responders}}
-            self.evictions.learn(self.client.update(EVICTIONS, changed, subresource="status"))
+        write_status(self.manager, self.evictions, eviction, {"responders": responders})
         return again
 
 

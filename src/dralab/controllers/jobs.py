@@ -167,7 +167,6 @@ class Jobs:
         if changed:
             job = write_status(
                 self.manager,
-                JOBS,
                 self.jobs,
                 job,
                 {
@@ -189,7 +188,6 @@ class Jobs:
             succeeded = len(completed)
         return write_status(
             self.manager,
-            JOBS,
             self.jobs,
             job,
             {
@@ -255,7 +253,7 @@ class Jobs:
             )
         if over and not verdict.failed:
             written["completionTime"] = now
-        write_status(self.manager, JOBS, self.jobs, job, written)
+        write_status(self.manager, self.jobs, job, written)
         if not over:
             return None if announced else 0
         if verdict.failed:
@@ -415,7 +413,7 @@ class Jobs:
             written["startTime"] = None
         elif not status.get("startTime"):
             written["startTime"] = now
-        write_status(self.manager, JOBS, self.jobs, job, written)
+        write_status(self.manager, self.jobs, job, written)
         if suspended != was:
             reason = "Suspended" if suspended else "Resumed"
             self.control.say(job, reason, f"Job {reason.lower()}")

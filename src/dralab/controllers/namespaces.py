@@ -6,15 +6,15 @@ from typing import Final, Literal
 
 from dralab.api.kinds import Kinds
 from dralab.api.status import ApiError
+from dralab.controllers.workloads import write_status
 from dralab.kernel.clock import SECOND
-from dralab.objects.conditions import with_condition
+from dralab.objects.conditions import conditions_of, with_condition
 from dralab.objects.metadata import (
     NamespacedName,
     finalizers_of,
     is_deleting,
     key_of,
     spec_of,
-    status_of,
 )
 from dralab.runtime.client import Resource, delete_only
 from dralab.runtime.manager import Manager
@@ -116,15 +116,11 @@ class Namespaces:
         return self.client.list(resource, namespace).items if items else ()
 
     def _tell(self, namespace: JsonDict, left: Counter[str], held: Counter[str]) -> None:
-        status = status_of(namespace)
-        before = conditions = list(status.get("conditions") or ())
+        conditions = conditions_of(namespace)
         for type_, value, reason, message in _conditions(left, held):
             condition = {"type": type_, "status": value, "reason": reason, "message": message}
             conditions = with_condition(conditions, condition, now=self.manager.now())
-        if conditions == before:
-            return
-        body = {**namespace, "status": {**status, "conditions": conditions}}
-        self.namespaces.learn(self.client.update(NAMESPACES, body, subresource="status"))
+        write_status(self.manager, self.namespaces, namespace, {"conditions": conditions or None})
 
 
 def _is_of_pods(resource: Resource) -> bool:

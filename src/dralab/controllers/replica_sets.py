@@ -138,7 +138,7 @@ class ReplicaSets:
             status["conditions"] = with_condition(before, condition, now=self.manager.now())
         elif len(others) != len(before):
             status["conditions"] = others or None
-        write_status(self.manager, self.resource, self.sets, replica_set, status)
+        write_status(self.manager, self.sets, replica_set, status)
         later = [
             available_at(pod, min_ready_seconds) - now
             for pod in ready

@@ -190,7 +190,7 @@ class StatefulSets:
             "observedGeneration": stateful["metadata"].get("generation", 0),
             "collisionCount": status_of(stateful).get("collisionCount") or 0,
         }
-        write_status(self.manager, STATEFUL_SETS, self.sets, stateful, status)
+        write_status(self.manager, self.sets, stateful, status)
         self.revisions.delete_old_revisions(stateful, {current, update})
         min_ready_seconds = stateful["spec"].get("minReadySeconds") or 0
         now = self.manager.engine.clock.now()

@@ -8,6 +8,7 @@ get simulated volumes; other provisioners must be run separately.
 from typing import Any, Final, Literal
 
 from dralab.api.status import ApiError, ignoring
+from dralab.controllers.workloads import write_status
 from dralab.objects import volumes as rules
 from dralab.objects.metadata import (
     NamespacedName,
@@ -119,7 +120,7 @@ class PersistentVolumes:
             if volume is not None:
                 self._bind(claim, self._expanded(volume, claim))
             elif rules.is_bound(claim):
-                self._tell(VOLUME_CLAIMS, claim, {"phase": "Lost"})
+                write_status(self.manager, self.claims, claim, {"phase": "Lost"})
             return None
         found_volumes = [
             volume
@@ -208,7 +209,7 @@ class PersistentVolumes:
         elif not volume["spec"]["claimRef"].get("uid"):
             spec = {**volume["spec"], "claimRef": rules.reference(claim)}
             volume = self.client.update(VOLUMES, {**volume, "spec": spec})
-        volume = self._tell(VOLUMES, volume, {"phase": "Bound"})
+        volume = write_status(self.manager, self.volumes, volume, {"phase": "Bound"})
         self.volumes.learn(volume)
         name = volume["metadata"]["name"]
         if not rules.is_bound(claim):
@@ -227,7 +228,7 @@ class PersistentVolumes:
         if attributes and status_of(claim).get("phase") != "Bound":
             # Later the driver's resizer says which one the volume has.
             status["currentVolumeAttributesClassName"] = attributes
-        self.claims.learn(self._tell(VOLUME_CLAIMS, claim, status))
+        self.claims.learn(write_status(self.manager, self.claims, claim, status))
 
     def _expanded(self, volume: JsonDict, claim: JsonDict) -> JsonDict:
         """Make a volume of ours as large as its claim asks; the file system grows with it."""
@@ -296,14 +297,14 @@ class PersistentVolumes:
             return None
         if held is None or not held.get("uid"):
             if status_of(volume).get("phase") in {None, "Pending"}:
-                self.volumes.learn(self._tell(VOLUMES, volume, {"phase": "Available"}))
+                write_status(self.manager, self.volumes, volume, {"phase": "Available"})
             return None
         if claim is not None:
             return None
         if volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
             self.client.delete(VOLUMES, key.name)
         else:
-            self.volumes.learn(self._tell(VOLUMES, volume, {"phase": "Released"}))
+            write_status(self.manager, self.volumes, volume, {"phase": "Released"})
         return None
 
     # --- volumes of one pod
@@ -353,13 +354,6 @@ class PersistentVolumes:
         metadata = obj["metadata"]
         annotations = {**(metadata.get("annotations") or {}), **marks}
         return {**obj, "metadata": {**metadata, "annotations": annotations}}
-
-    def _tell(self, resource: Resource, obj: JsonDict, status: dict[str, Any]) -> JsonDict:
-        known = status_of(obj)
-        if all(known.get(name) == value for name, value in status.items()):
-            return obj
-        body = {**obj, "status": {**known, **status}}
-        return self.client.update(resource, body, subresource="status")
 
     def _unprotect(self, resource: Resource, obj: JsonDict, finalizer: str) -> None:
         with ignoring("NotFound"):

@@ -321,7 +321,7 @@ def enqueue_owner(
 
 
 def write_status(
-    manager: Manager, resource: Resource, cache: Cache, obj: JsonDict, status: dict[str, Any]
+    manager: Manager, cache: Cache, obj: JsonDict, status: Mapping[str, Any]
 ) -> JsonDict:
     """Write a status where it differs; return the object as it then is.
 
@@ -333,7 +333,7 @@ def write_status(
     body = {**obj, "status": {**before, **status}}
     body["status"] = {name: value for name, value in body["status"].items() if value is not None}
     try:
-        written = manager.client.update(resource, body, subresource="status")
+        written = manager.client.update(cache.resource, body, subresource="status")
     except ApiError as error:
         if error.reason == "NotFound":
             # The watch lags: without this, pods are made for it as fast as they are collected.
