@@ -1,4 +1,4 @@
-"""What `dralab up` is told of its autoscaler: a name, and the file of its rules and pools."""
+"""Options of `dralab up` for its autoscaler: a name, and the file of its rules and pools."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
