@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from importlib.resources import files
 
 from dralab.api.kinds import Kinds
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.api.yaml_documents import documents
 from dralab.objects.claims import consumers_of
 from dralab.objects.conditions import condition_of
@@ -63,11 +63,8 @@ def load(client: Client) -> list[NamespacedName]:
     pods = []
     for obj in objects():
         resource = resource_of(kinds, obj)
-        try:
+        with ignoring("AlreadyExists"):
             create(client, resource, obj)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
         if resource == PODS:
             pods.append(key_of(obj))
     return pods

@@ -20,12 +20,11 @@ from typing import Any, Final
 
 from dralab import cel
 from dralab.api.kinds import Kinds
-from dralab.api.status import ApiError
 from dralab.api.yaml_documents import documents
 from dralab.cel.json_values import from_json
 from dralab.components.example import create
 from dralab.kernel.durations import duration
-from dralab.runtime.client import Client
+from dralab.runtime.client import Client, find
 from dralab.runtime.resources import resource_of
 from dralab.values.json_types import JsonDict
 from dralab.values.records import dataclass
@@ -109,12 +108,7 @@ def faults(incident: Incident, client: Client) -> list[str]:
 def _holds(check: MendedCheck, client: Client) -> bool:
     metadata = check.of["metadata"]
     resource = resource_of(Kinds.standard(), check.of)
-    try:
-        found = client.get(resource, metadata["name"], metadata.get("namespace", ""))
-    except ApiError as error:
-        if error.reason != "NotFound":
-            raise
-        found = None
+    found = find(client, resource, metadata["name"], metadata.get("namespace", ""))
     program = cel.compile_expression(check.holds, cel.of_objects())
     try:
         value, _ = program.value({"object": from_json(found), "oldObject": None})

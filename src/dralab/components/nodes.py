@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dralab.api.releases import MIXED, version_of
 from dralab.api.resource.features import DECLARED, DEFAULT_1_36, RESOURCE_HEALTH, Features
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.components import older_parts, roles
 from dralab.components.roles import RolesHost
 from dralab.kernel.clock import Clock
@@ -490,8 +490,5 @@ def _create(client: Client, obj: JsonDict) -> None:
         "ResourceSlice": SLICES,
         "StorageClass": STORAGE_CLASSES,
     }
-    try:
+    with ignoring("AlreadyExists"):
         client.create(resources[obj["kind"]], obj)
-    except ApiError as error:
-        if error.reason != "AlreadyExists":
-            raise

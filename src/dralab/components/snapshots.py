@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import orjson
 
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.apiserver.server import ApiServer
 from dralab.apiserver.verbs.state.context import key_of
 from dralab.objects.metadata import metadata_of, owners_of, uid_of
@@ -42,11 +42,8 @@ def load(cluster: LoadableCluster, objects: Sequence[JsonDict]) -> None:
     ValueError: the server does not serve a kind.
     """
     for name in sorted({metadata_of(item).get("namespace") or "" for item in objects} - {""}):
-        try:
+        with ignoring("AlreadyExists"):
             cluster.client.create(NAMESPACES, {"metadata": {"name": name}})
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
     store(cluster.server, objects)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import Final
 
-from dralab.api.status import ApiError
+from dralab.api.status import ignoring
 from dralab.api.yaml_documents import documents
 from dralab.runtime.client import Client, Resource
 from dralab.runtime.resources import DAEMON_SETS, DEPLOYMENTS, PODS, SERVICE_ACCOUNTS, SERVICES
@@ -33,11 +33,8 @@ STATIC: Final = (
 def load(client: Client, node: str) -> None:
     """Create missing objects. The control plane's pods are on `node`."""
     for obj in objects(node):
-        try:
+        with ignoring("AlreadyExists"):
             client.create(RESOURCES[obj["kind"]], obj, NAMESPACE)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
 
 
 def objects(node: str) -> Iterator[JsonDict]:

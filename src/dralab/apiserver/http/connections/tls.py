@@ -8,7 +8,8 @@ import ipaddress
 import os
 import secrets
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -50,7 +51,7 @@ def certificate(
     )
     wanted = sorted({*NAMES, *names})
     listing = directory / "names"
-    try:
+    with _keeping(f"certificates in {directory}"):
         if listing.exists() and read_own(listing).decode().split() == wanted:
             for file in (found.certificate, found.key, found.ca):
                 read_own(file)  # or it is not what the server would present
@@ -58,9 +59,6 @@ def certificate(
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         _make(directory, found, _validity(now, clients), wanted)
         _write(listing, "\n".join(wanted).encode())
-    except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise ServingError(f"cannot keep certificates in {directory}: {why}") from error
     return found
 
 
@@ -74,16 +72,13 @@ def front_proxy(directory: Path, now: int, *, clients: int | None = None) -> Cer
         key=directory / "front-proxy-client.key",
         ca=directory / "front-proxy-ca.crt",
     )
-    try:
+    with _keeping(f"certificates in {directory}"):
         if all(file.exists() for file in (found.certificate, found.key, found.ca)):
             for file in (found.certificate, found.key, found.ca):
                 read_own(file)
             return found
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         _make_front_proxy(found, _validity(now, clients))
-    except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise ServingError(f"cannot keep certificates in {directory}: {why}") from error
     return found
 
 
@@ -111,14 +106,11 @@ def operators_certificate(certificate: Path, key: Path) -> Certificate:
 def token(directory: Path) -> str:
     """Return the administrator's bearer token of a directory, created if missing."""
     file = directory / "token"
-    try:
+    with _keeping(f"the token in {directory}"):
         if not file.exists():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             _write(file, secrets.token_urlsafe(32).encode())
         found = read_own(file).decode().strip()
-    except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise ServingError(f"cannot keep the token in {directory}: {why}") from error
     if not found:
         # Without a token, every client would be an administrator.
         raise ServingError(f"{file} is empty: delete it to create a new token")
@@ -131,19 +123,28 @@ def signing_key(directory: Path) -> "EllipticCurvePrivateKey":
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     file = directory / "sa.key"
-    try:
+    with _keeping(f"the key of service accounts in {file}"):
         if not file.exists():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             _write(file, _pem(ec.generate_private_key(ec.SECP256R1())))
-        found = load_pem_private_key(read_own(file), password=None)
-    except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise ServingError(f"cannot keep the key of service accounts in {file}: {why}") from error
+        content = read_own(file)
+    try:
+        found = load_pem_private_key(content, password=None)
     except ValueError as error:
         raise ServingError(f"{file} is damaged: delete it to create a new key") from error
     if not isinstance(found, ec.EllipticCurvePrivateKey):
         raise ServingError(f"{file} is not an ECDSA key: delete it to create a new key")
     return found
+
+
+@contextmanager
+def _keeping(what: str) -> Iterator[None]:
+    """Say of what a directory cannot be used for. ServingError."""
+    try:
+        yield
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ServingError(f"cannot keep {what}: {why}") from error
 
 
 def _validity(now: int, clients: int | None) -> Times:
