@@ -243,7 +243,7 @@ def test_pools_grow_for_parts_of_gpus_whatever_the_policy(run_policy, policy, au
     result = run_policy(policy, GPUS, pods, f"autoscaler: {autoscaler}\n")
     # A policy that scatters the parts leaves no pair of idle GPUs.
     assert 2 <= len(result.nodes) <= 3
-    assert all(task.state == "Succeeded" and task.devices for task in result.tasks)
+    assert all(task.state == "Succeeded" and task.lanes for task in result.tasks)
 
 
 def test_pods_wait_where_a_pool_is_full_of_shared_gpus(run_policy):

@@ -331,10 +331,13 @@ def load(
         known = ", ".join(ENGINES)
         raise given.error("scheduler", f"engine: {used_engine!r} is not one of {known}")
     used_seed = given.seed if seed is None else seed
-    machines = _fleet(given, used_engine or chosen, problems)
+    of_class = "fast" if given.round is None else "rounds"
+    machines = _fleet(given, used_engine or (of_class if own else chosen), problems)
     hosts = machines.as_platform().width if chosen in JOBS else None
     elsewhere = given.fleet is None or given.fleet.form != "recording"
     work = workload.read(given.workload, used_seed, problems, hosts=hosts, elsewhere=elsewhere)
+    if given.pools and work.jobs is not None and machines.platform is not None:
+        raise given.error("pools", "are for pods, and the workload has jobs for a platform")
     decides = used_engine or chosen
     if (machines.counted or work.until is not None) and decides in NOT_REPLAYED:
         raise given.error(
