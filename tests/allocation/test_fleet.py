@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dralab.allocation import v1
 from dralab.allocation.allocator import allocate
 from dralab.allocation.fleet import Fleet
-from dralab.allocation.inventory.holdings import Holdings
+from dralab.allocation.inventory.holdings import HeldByClaim, Holdings
 from dralab.allocation.inventory.placements import DevicePlacement
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
 from dralab.allocation.problem import Problem
@@ -193,7 +193,7 @@ def publish(
     """Let these pools be made of those of the slices that are theirs; the living claims hold on."""
     holdings = Holdings()
     for number, claim in enumerate(living):
-        holdings.add_claim(str(number), "", holds(allocation_of(claim)))
+        holdings.add_claim(str(number), HeldByClaim("", holds(allocation_of(claim))))
     parts = {
         pool: [fleet.reader.slice(each) for each in slices if pool_of(each) == pool]
         for pool in sorted(pools)

@@ -297,7 +297,7 @@ def two_moves():
     assert [type(each) for each in plan] == [MoveStep, MoveStep, StartStep]
     # As if the scheduler had chosen other devices than the plan.
     first = plan[0].move
-    other = replace(first, placement=replace(first.placement, plans=()))
+    other = replace(first, placement=first.placement._replace(plans=()))
     return cluster, [replace(plan[0], move=other), *plan[1:]]
 
 

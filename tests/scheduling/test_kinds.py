@@ -7,13 +7,15 @@ import pytest
 from builders import claim, device, device_class, pod, pool, request, worker
 from dralab.allocation import v1
 from dralab.allocation.allocator import numbered_shares
+from dralab.allocation.inventory.row_log import MOST_TOUCHED, RowLog
 from dralab.objects.claims import results_of
 from dralab.objects.metadata import key_of
 from dralab.scheduling.cycle import _placed, kind_of, refusal, schedule
 from dralab.scheduling.demands import DemandReader, PodDemand
 from dralab.scheduling.devices import ClusterDevices
-from dralab.scheduling.nodes import MOST_TOUCHED, NodeTable, RowLog
-from dralab.scheduling.pods import pod_info
+from dralab.scheduling.nodes import NodeTable
+from dralab.scheduling.pods import changed, pod_info
+from dralab.scheduling.shares import Shares
 from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
 from smallselectors import SmallEnvironment
 
@@ -34,60 +36,128 @@ def plainly(state, info):
     return _placed(state, info, state.demands.demand_of(info), {}, {})
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_kept_scores_decide_as_a_look_at_all_nodes_does(seed):
-    chance = random.Random(seed)
-    claims = {}
-    table = NodeTable()
-    devices = ClusterDevices(table, v1.V1Reader(SmallEnvironment()), share_ids=numbered_shares())
-    demands = DemandReader(claims.get, lambda _: None, devices.in_flight)
-    state = ClusterState(table, devices, demands)
-    gpu = device_class("gpu")
-    demands.put_class("gpu", gpu)
-    devices.put_class("gpu", gpu)
+class ChangingCluster:
+    """Nodes, devices and claims, of all sorts, that come, change and go."""
 
-    def put_node(number):
-        node = worker(f"n{number}", cpu=str(chance.choice([2, 4, 8])))
-        if chance.random() < 0.2:
+    def __init__(self, seed):
+        self.chance = random.Random(seed)
+        self.claims = {}
+        self.table = NodeTable()
+        reader = v1.V1Reader(SmallEnvironment())
+        self.devices = ClusterDevices(self.table, reader, share_ids=numbered_shares())
+        demands = DemandReader(self.claims.get, lambda _: None, self.devices.in_flight)
+        self.state = ClusterState(self.table, self.devices, demands)
+        self.put_class()
+        self.network = pool("network", device("d0"), node=None)
+        for number in range(8):
+            self.put_node(number)
+            self.put_cards(number, 1)
+
+    def put_class(self):
+        self.state.demands.put_class("gpu", device_class("gpu"))
+        self.devices.put_class("gpu", device_class("gpu"))
+
+    def put_node(self, number):
+        node = worker(f"n{number}", cpu=str(self.chance.choice([2, 4, 8])))
+        if self.chance.random() < 0.2:
             node["spec"] = {"taints": [{"key": "a", "value": "", "effect": "NoSchedule"}]}
-        table.put_node(node)
+        self.table.put_node(node)
 
-    for number in range(8):
-        put_node(number)
-        cards = [device(f"d{index}") for index in range(chance.randint(0, 3))]
-        for wire in pool(f"n{number}", *cards, node=f"n{number}"):
-            devices.put_slice(wire["metadata"]["name"], wire)
-    placed, refused = [], 0
-    for step in range(70):
-        if placed and chance.random() < 0.4:
-            state.forget_placement(placed.pop(chance.randrange(len(placed))))
-        elif chance.random() < 0.1:
-            put_node(chance.randrange(9))
-        name, count = f"p{step}", chance.choice([0, 0, 1, 2])
+    def put_cards(self, number, generation):
+        cards = [self.card(f"d{index}") for index in range(self.chance.randint(0, 3))]
+        sets = [{"name": "set", "counters": {"slots": {"value": "1"}}}]
+        name = f"n{number}"
+        for wire in pool(name, *cards, node=name, counters=sets, generation=generation):
+            self.devices.put_slice(wire["metadata"]["name"], wire)
+
+    def card(self, name):
+        kinds = (
+            {"shared": True, "capacity": {"memory": "3"}},
+            {"consumes": {"set": {"slots": 1}}},
+            {"taints": [{"key": "broken", "effect": "NoSchedule"}]},
+            {},
+        )
+        return device(name, **self.chance.choice(kinds))
+
+    def change(self, step):
+        match self.chance.randrange(24):
+            case 0 | 1 | 2 | 3 | 4 | 5:
+                self.put_cards(self.chance.randrange(8), step + 2)
+            case 6 | 7 as there:
+                # A pool of all nodes: what is taken from it changes the state of each of them.
+                for wire in self.network:
+                    name = wire["metadata"]["name"]
+                    self.devices.put_slice(name, wire if there == 6 else None)
+            case 8:
+                self.put_class()
+            case 9 | 10:
+                self.put_node(self.chance.randrange(9))
+
+    def pod(self, name):
+        chance, count = self.chance, self.chance.choice([0, 0, 1, 2])
         given = pod(name, requests={"cpu": str(chance.choice([1, 2]))})
         if count:
-            made = claim(f"c{step}", request("r", "gpu", count=count), namespace="default")
-            made["metadata"]["uid"] = f"c{step}"
-            claims[key_of(made)] = made
-            given["spec"]["resourceClaims"] = [{"name": "g", "resourceClaimName": f"c{step}"}]
+            part = {"capacity": {"requests": {"memory": str(count)}}}
+            wanted = request("r", "gpu", count=count, **(part if chance.random() < 0.3 else {}))
+            made = claim(f"c-{name}", wanted, namespace="default")
+            made["metadata"]["uid"] = f"c-{name}"
+            self.claims[key_of(made)] = made
+            given["spec"]["resourceClaims"] = [{"name": "g", "resourceClaimName": f"c-{name}"}]
         if chance.random() < 0.2:
             given["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "n1"}
         given["metadata"]["uid"] = name
-        info = pod_info(given)
+        return pod_info(given)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_kept_scores_decide_as_a_look_at_all_nodes_does(seed):
+    cluster = ChangingCluster(seed)
+    state, placed, refused = cluster.state, [], 0
+    for step in range(150):
+        cluster.change(step)
+        if placed and cluster.chance.random() < 0.4:
+            state.forget_placement(placed.pop(cluster.chance.randrange(len(placed))))
+        info = cluster.pod(f"p{step}")
         expected = described(plainly(state, info))
         found = schedule(state, info)
         assert described(found) == expected
         if isinstance(found, Refusal):
             refused += 1
-            assert (
-                found.reasons == refusal(state, info, state.demands.demand_of(info), {}, {}).reasons
-            )
+            demand = state.demands.demand_of(info)
+            assert found.reasons == refusal(state, info, demand, {}, {}).reasons
         else:
             state.assume_placement(found)
             placed.append(found)
     assert placed
     assert refused
     assert state.kinds._kept
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_amounts_that_follow_others_are_those_that_are_counted_anew(seed):
+    chance, table, known = random.Random(seed), NodeTable(), {}
+    for number in range(4):
+        table.put_node(worker(f"n{number}", cpu="64"))
+        table.gpus.put_node(number, 1, "")
+    there = []
+    for step in range(1_000):
+        row = chance.randrange(4)
+        if there and chance.random() < len(there) / 16:
+            row, uid = there.pop(chance.randrange(len(there)))
+            table.remove_pod(f"n{row}", uid)
+        else:
+            info = pod_info(pod(f"p{step}", requests={"cpu": "1"}))
+            taken = chance.choice([(), (0,), (0, 0), (0, 0, 0)])
+            shares = Shares(len(taken), chance.choice([100, 200]), "", taken) if taken else None
+            table.add_pod(f"n{row}", changed(info, uid=f"p{step}", shares=shares))
+            there.append((row, f"p{step}"))
+        content = (
+            table.free("cpu")[row], table.free("pods")[row], *table.scored_free()[:, row].tolist(),
+            table.gpus.amounts(row),
+        )  # fmt: skip
+        # Equal amounts are one object, and one object stands for equal amounts.
+        assert known.setdefault(content, table.amounts(row)) is table.amounts(row)
+    assert len(set(known.values())) == len(known)
 
 
 def test_a_log_of_rows_forgets_the_oldest_and_says_so():

@@ -15,7 +15,8 @@ from dralab.allocation import v1
 from dralab.allocation.allocator import DEFAULT_BUDGET, allocate_on, numbered_shares
 from dralab.allocation.inventory.feasible_nodes import FeasibleNodes
 from dralab.allocation.inventory.holdings import PoolUse
-from dralab.allocation.inventory.placements import DevicePlacement, placement
+from dralab.allocation.inventory.node_answers import NodeAnswers, StateNumbers
+from dralab.allocation.inventory.placements import DevicePlacement, PlannedAllocation, Taking
 from dralab.allocation.inventory.plan_results import ERROR, Plan, PlanFailure, Planned
 from dralab.allocation.inventory.plans import ClaimKind, NodeShape, paths_read_by
 from dralab.allocation.inventory.pool_states import NOWHERE
@@ -45,6 +46,10 @@ MOST_KINDS: Final = 20_000
 # Shapes of nodes likewise: drivers that change their slices make new ones for ever.
 MOST_NODE_SHAPES: Final = 20_000
 MISSING: Final = PlanFailure(unknown=True)
+# What a claim gets: what was planned, or, where a node had to be searched, what is written.
+Allocation = PlannedAllocation | dict[str, Any]
+# What a claim holds.
+Held = PlannedAllocation | Iterable[Holding]
 
 
 class Fleet:
@@ -81,6 +86,7 @@ class Fleet:
         self._kinds: dict[object, ClaimKind] = {}
         self.feasible_nodes = FeasibleNodes(len(self.nodes))
         self.rankings: dict[Policy, Ranking] = {}
+        self.state_numbers = StateNumbers()
         self._version = 0
         for wire in classes:
             self.put_class(wire)
@@ -117,6 +123,7 @@ class Fleet:
         self.number_of[node.name] = number
         self.pools.put_node(number, node)
         self.sees[number] = self.pools.seen_by(number, node)
+        self.state_numbers.forget_nodes(1 << number)
         self.feasible_nodes.add_node(number)
         self.rankings = {}
 
@@ -128,6 +135,7 @@ class Fleet:
         self.pools.remove_node(number)
         self.nodes[number], self.sees[number], self.shape_of[number] = NOWHERE, (), None
         self.feasible_nodes.remove_node(number)
+        self.state_numbers.forget_nodes(1 << number)
         self.rankings = {}
 
     def _load(self, slices: Iterable[Any]) -> None:
@@ -213,6 +221,7 @@ class Fleet:
         self._node_shapes = {}
         self.shape_of = [None] * len(self.nodes)
         self.use.reshape()
+        self.state_numbers.forget_all()
         self.rankings = {}
 
     def allocate(
@@ -270,7 +279,7 @@ class Fleet:
 
     def find_on_node(
         self, number: int, claims: Sequence[JsonObject], policy: Policy | None = None
-    ) -> list[dict[str, Any]] | Unsatisfiable | Unknown:
+    ) -> Sequence[Allocation] | Unsatisfiable | Unknown:
         """Return what the claims of one pod would get on one node, and take nothing yet.
 
         They get a policy's choice, where one is given that can rank the node.
@@ -281,10 +290,10 @@ class Fleet:
         if policy is not None:
             chosen = self.cheapest(policy, claims, 1 << number)
             if chosen is not None:
-                return self._placement(*chosen).allocations
+                return self._planned(*chosen)
         plan = self._plan(number, kind)
         if type(plan) is Plan:
-            return self._placement(number, plan).allocations
+            return self._planned(number, plan)
         if plan is None:
             return Unsatisfiable()
         return self._search(number, claims) if plan is ERROR else Unknown(budget=self.budget)
@@ -343,20 +352,39 @@ class Fleet:
                 return None
         return NodeState(shape, tuple([self.use.states[each] for each in self.sees[number]]))
 
+    def answers(self, claims: Sequence[JsonObject]) -> NodeAnswers | None:
+        """Return on which nodes the claims of a pod may find devices, while classes stay.
+
+        None where the states of nodes do not say: a pool of several nodes changes them all.
+        """
+        if not self.pools.are_of_one_node:
+            return None
+        kind = self.kind(claims)
+        if kind.refused is not None:
+            return None
+        return NodeAnswers(
+            lambda number: self.state_numbers.number_of(number, self.node_state),
+            lambda number: self._may_serve(number, kind),
+        )
+
+    def _may_serve(self, number: int, kind: ClaimKind) -> bool:
+        """Return whether a kind may find devices on a node, as it is now."""
+        shape = self.shape_of[number]
+        if shape is not None:
+            states = list(map(self.use.states.__getitem__, self.sees[number]))
+            serves = shape.planner(kind, self.budget).serves(states)
+            if serves is not None:
+                return serves
+        return self._plan(number, kind) is not None
+
     def _touch(self, nodes: int) -> None:
+        self.state_numbers.forget_nodes(nodes)
         for ranking in self.rankings.values():
             ranking.changed |= nodes
 
-    def is_known_to_lack(self, number: int, claims: Sequence[JsonObject]) -> bool:
-        """Return whether claims are known to find no devices on a node, as it is now."""
-        kind = self.kind(claims)
-        return kind.refused is None and self._plan(number, kind, searches=False) is None
-
-    def _plan(self, number: int, kind: ClaimKind, *, searches: bool = True) -> Planned:
-        """Return the plan of a kind on a node; unless it `searches`, MISSING if it is not known."""
+    def _plan(self, number: int, kind: ClaimKind) -> Planned:
+        """Return the plan of a kind on a node."""
         shape = self.shape_of[number]
-        if shape is None and not searches:
-            return MISSING
         if shape is None:
             shape = self.shape_of[number] = self._node_shape(number)
             if shape is None:
@@ -371,25 +399,26 @@ class Fleet:
         states = list(map(self.use.states.__getitem__, seen))
         key = planner.key(states)
         found = planner.plans.get(key, MISSING)
-        return planner.plan(states, key) if searches and found is MISSING else found
+        return planner.plan(states, key) if found is MISSING else found
 
     def _commit(self, number: int, plan: Plan) -> DevicePlacement:
         seen = self.sees[number]
         self.use.take(seen, plan)
-        if self.rankings:
+        if self.rankings or self.state_numbers.are_read:
             records = self.pools.records
             for pool, _, _ in plan.after:
                 self._touch(records[seen[pool]].nodes)
-        return self._placement(number, plan)
+        written = [each.written for each in self._planned(number, plan)]
+        return DevicePlacement(self.nodes[number].name, written)
 
-    def _placement(self, number: int, plan: Plan) -> DevicePlacement:
-        seen = self.sees[number]
-        return placement(
-            plan,
-            lambda pool: self.pools.records[seen[pool]],
-            self.nodes[number].name,
-            self.share_ids,
-        )
+    def _planned(self, number: int, plan: Plan) -> list[PlannedAllocation]:
+        """Return the allocations of a plan, by claim; they are written when they are asked for."""
+        pools = list(map(self.pools.records.__getitem__, self.sees[number]))
+        name, share_ids = self.nodes[number].name, self.share_ids
+        return [
+            PlannedAllocation(plan, claim, pools, name, share_ids)
+            for claim in range(len(plan.rows))
+        ]
 
     def candidates_of(self, names: Iterable[str]) -> int:
         """Return the bit set of some nodes."""
@@ -411,13 +440,21 @@ class Fleet:
         """Give back the devices of an allocation."""
         self.give_back(holds(allocation))
 
-    def hold(self, held: Iterable[Holding]) -> None:
-        """Mark devices as in use."""
-        self._touch(self.use.mark(held))
+    def hold(self, held: Held) -> bool:
+        """Mark devices as in use; return whether nobody held any of them."""
+        devices = self._devices_of(held)
+        are_free = self.use.are_free(devices)
+        self._touch(self.use.mark(devices))
+        return are_free
 
-    def give_back(self, held: Iterable[Holding]) -> None:
+    def _devices_of(self, held: Held) -> dict[int, Taking]:
+        if isinstance(held, PlannedAllocation):
+            return self.use.devices_planned(held)
+        return self.use.devices_of(held)
+
+    def give_back(self, held: Held) -> None:
         """Let devices be free again."""
-        nodes = self.use.release(held)
+        nodes = self.use.release(self._devices_of(held))
         self.feasible_nodes.add_released(nodes)
         self._touch(nodes)
 
@@ -438,6 +475,7 @@ class Fleet:
         other.sees = self.sees.copy()
         other.feasible_nodes = self.feasible_nodes.copied()
         other.rankings = {}
+        other.state_numbers = StateNumbers()
         other._kinds = self._kinds.copy()  # noqa: SLF001 - a copy of oneself
         return other
 

@@ -263,7 +263,7 @@ class DevicesEnv(gymnasium.Env[dict[str, Floats], np.int64]):
 
     def _start(self, task: int, row: int) -> None:
         info, shares = self._infos[task], self._infos[task].shares
-        taken = () if shares is None else self._state.table.gpus.chosen(row, shares)
+        taken = () if shares is None else self._state.table.chosen_gpus(row, shares)
         # Pods that are over come again: to make one takes as long as all the rest of a step.
         spare = self._spare.setdefault((id(info), taken), [])
         if spare:

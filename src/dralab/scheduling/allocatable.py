@@ -13,6 +13,7 @@ Texts: kube-scheduler's DynamicResources.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from dralab.allocation.inventory.placements import PlannedAllocation
 from dralab.allocation.problem import DeviceId
 from dralab.objects.claims import consumers_of, results_of, uses_of
 from dralab.objects.pods import containers_of
@@ -27,7 +28,7 @@ EXTENDED_CLAIM: Final = "<extended-resources>"
 
 
 class ClaimPlan(NamedTuple):
-    """What to write for one claim: its allocation and its users.
+    """What to write for one claim: its allocation, as it is `given`, and its users.
 
     `claim` has no name where it does not exist yet (the claim for extended resources, whose
     `mappings` go into the pod's status).
@@ -35,8 +36,20 @@ class ClaimPlan(NamedTuple):
 
     claim: dict[str, Any]
     consumer: Mapping[str, str]
-    allocation: JsonObject
+    given: PlannedAllocation | JsonObject
     mappings: tuple[JsonObject, ...] = ()
+
+    @property
+    def allocation(self) -> JsonObject:
+        """The allocation as it is written."""
+        return self.given.written if isinstance(self.given, PlannedAllocation) else self.given
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The names of the devices."""
+        if isinstance(self.given, PlannedAllocation):
+            return self.given.devices
+        return tuple([str(result["device"]) for result in results_of(self.given)])
 
     @property
     def is_new(self) -> bool:

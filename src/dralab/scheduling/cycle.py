@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from enum import Enum, auto
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,6 @@ from dralab.scheduling.reasons import (
     insufficient,
 )
 from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
-from dralab.values.records import dataclass
 
 # With alternatives to rank, devices are found on at most this many nodes before one is chosen.
 RANKED_NODES: Final = 100
@@ -48,8 +47,7 @@ class Kept(Enum):
 NOT_KEPT: Final = Kept.NOT_KEPT
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAttempt:
+class NodeAttempt(NamedTuple):
     """The result of trying a pod on one node: its placement, or the reason.
 
     `points` are those of the chosen alternatives, None if nothing had to be allocated.
@@ -121,9 +119,6 @@ def _by_kept_scores(
         if row == last or not state.is_sound(demand.signature):
             return NOT_KEPT
         last = row
-        if state.devices.is_known_to_lack(demand, row):
-            outcomes[state.table.names[row]] = Unsatisfiable()
-            continue
         tried = on_node(state, pod, demand, row)
         if tried.placement is not None:
             return tried.placement

@@ -6,7 +6,7 @@ resources), KEP-5729 (claims of pod groups).
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import orjson
@@ -43,8 +43,7 @@ MOST_CONSUMERS: Final = 256
 MOST_KNOWN: Final = 1_024
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimDemand:
+class ClaimDemand(NamedTuple):
     """One claim of a pod, with the consumer that will be in its reservedFor."""
 
     claim: JsonDict
@@ -58,8 +57,7 @@ class ClaimDemand:
         return key_of(self.claim)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodDemand:
+class PodDemand(NamedTuple):
     """All devices that a pod requests.
 
     `signature` names what is still to be allocated: pods that agree on it fit on the same nodes.
@@ -67,7 +65,7 @@ class PodDemand:
     """
 
     claims: tuple[ClaimDemand, ...] = ()
-    extended: Mapping[str, str] = field(default_factory=dict)
+    extended: Mapping[str, str] = MappingProxyType({})
     signature: bytes = b""
     ranked: bool = False
     volumes: VolumeDemand | None = None

@@ -5,17 +5,20 @@ pod never gets the same device. What a claim may get on a node, and on which nod
 asking, is the answer of `allocation.fleet`; who holds what is kept by `allocation.inventory`.
 """
 
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from dralab.allocation import v1
 from dralab.allocation.allocator import DEFAULT_BUDGET
 from dralab.allocation.contention import fit_together, rivals
-from dralab.allocation.fleet import Fleet
+from dralab.allocation.fleet import Allocation, Fleet
 from dralab.allocation.free_devices import FreeDeviceCounter, FreeDevices
-from dralab.allocation.inventory.holdings import Holdings
+from dralab.allocation.inventory.holdings import HeldByClaim, Holdings
+from dralab.allocation.inventory.node_answers import NodeAnswers
+from dralab.allocation.inventory.placements import PlannedAllocation
+from dralab.allocation.inventory.row_log import RowLog
 from dralab.allocation.outcome import Unknown, Unsatisfiable
 from dralab.allocation.policy.policies import Policy
 from dralab.allocation.pools import PoolId, SliceCatalog
@@ -28,7 +31,6 @@ from dralab.allocation.releasing import (
 )
 from dralab.allocation.results import ShareIds
 from dralab.objects.claims import (
-    Holding,
     consumer_of,
     consumers_of,
     holds,
@@ -54,6 +56,8 @@ from dralab.values.json_types import JsonDict, JsonObject
 MOST_POINTS: Final = 8
 # With so few nodes in a bit set they are picked one by one: most changes are of a node or two.
 FEW_BITS: Final = 16
+# Demands whose answers are kept; beyond it they are forgotten, which costs time alone.
+MOST_ANSWERS: Final = 1_024
 
 
 class DevicePlans(NamedTuple):
@@ -73,8 +77,7 @@ class LentDevices(NamedTuple):
     """What a claim holds while it is assumed to hold nothing."""
 
     claim: str
-    holder: str
-    parts: Sequence[Holding]
+    held: HeldByClaim
 
 
 class ClusterDevices:
@@ -93,10 +96,10 @@ class ClusterDevices:
         share_ids: ShareIds | None = None,
         budget: int = DEFAULT_BUDGET,
         features: AllocationFeatures | None = None,
-        in_flight: MutableMapping[str, JsonObject] | None = None,
     ) -> None:
         self._table = table
         self._reader = reader
+        self._answers: dict[bytes, NodeAnswers] = {}
         self._fleet = Fleet(
             (), (), features=features, budget=budget, share_ids=share_ids, reader=reader
         )
@@ -114,7 +117,7 @@ class ClusterDevices:
         self._changed_pools: set[PoolId] = set()
         self._rows_seen = 0
         self._catalog: tuple[SliceCatalog, tuple[Slice, ...]] | None = None
-        self._in_flight = {} if in_flight is None else in_flight
+        self._in_flight: dict[str, Allocation | JsonObject] = {}
         # Pods that count on an allocation in flight: it is given up with the last of them.
         self._counting_on: dict[str, tuple[str, ...]] = {}
 
@@ -151,6 +154,7 @@ class ClusterDevices:
             self._fleet.remove_class(name)
         else:
             self._fleet.put_class(wire)
+        self._answers.clear()
         self.version += 1
         self.inventory_version += 1
 
@@ -173,15 +177,16 @@ class ClusterDevices:
 
     def in_flight(self, uid: str) -> JsonObject | None:
         """Return the allocation of a claim that is being written."""
-        return self._in_flight.get(uid)
+        found = self._in_flight.get(uid)
+        return found.written if isinstance(found, PlannedAllocation) else found
 
     def assume_plans(self, plans: Iterable[ClaimPlan], pod: PodInfo) -> None:
         """Assume that devices are held, before anything is written."""
         for plan in plans:
             uid = uid_of(plan.claim) or _pending_uid(pod)
             if status_of(plan.claim).get("allocation") is None:
-                self._hold(plan.claim, plan.allocation, uid)
-                self._in_flight[uid] = plan.allocation
+                self._hold(plan.claim, plan.given, uid)
+                self._in_flight[uid] = plan.given
                 self._counting_on[uid] = (*self._counting_on.get(uid, ()), pod.uid)
 
     def forget_plans(self, plans: Iterable[ClaimPlan], pod: PodInfo) -> None:
@@ -232,13 +237,12 @@ class ClusterDevices:
 
     def lend(self, uid: str) -> LentDevices:
         """Assume that a claim holds nothing, until `take_back`; versions do not change."""
-        holder = self._holdings.holder_of(uid)
-        return LentDevices(uid, holder, self._give_back(uid))
+        return LentDevices(uid, self._give_back(uid))
 
     def take_back(self, lent: LentDevices) -> None:
         """Undo `lend`."""
-        self._holdings.add_claim(lent.claim, lent.holder, lent.parts)
-        self._fleet.hold(lent.parts)
+        self._holdings.add_claim(lent.claim, lent.held)
+        self._fleet.hold(lent.held.devices)
 
     def rivals(self, uid: str) -> list[str]:
         """Return the claims that compete with one for devices."""
@@ -271,6 +275,39 @@ class ClusterDevices:
             return 0
         self._catch_up()
         return self._fleet.feasible_nodes.of_kind(demand.signature).nodes
+
+    def answers(self, demand: PodDemand) -> NodeAnswers | None:
+        """Return which nodes may serve unallocated claims, by their states; None: these do not say.
+
+        Nodes whose states change are in `changed_nodes`.
+        """
+        if demand.extended:
+            return None
+        self._catch_up()
+        if not self._fleet.pools.are_of_one_node:
+            return None
+        found = self._answers.get(demand.signature)
+        if found is None:
+            found = self._fleet.answers([item.claim for item in demand.unallocated])
+            if found is not None:
+                if len(self._answers) >= MOST_ANSWERS:
+                    self._answers.clear()
+                self._answers[demand.signature] = found
+        return found
+
+    def may_serve(self, demand: PodDemand) -> Callable[[int], bool]:
+        """Return what says whether the unallocated claims may be met on a node, by row."""
+        if not demand.signature:
+            return lambda _: True
+        if (answers := self.answers(demand)) is not None:
+            return answers.of
+        nodes = self.feasible_nodes(demand)
+        return lambda row: bool(nodes >> row & 1)
+
+    @property
+    def changed_nodes(self) -> RowLog:
+        """The rows of nodes whose devices have changed, as far as `answers` have been asked."""
+        return self._fleet.state_numbers.touched
 
     def cheapest(self, policy: Policy, demand: PodDemand, among: Mask) -> int | None:
         """Return the node on which a policy's choice costs least; None: it cannot rank any."""
@@ -313,7 +350,7 @@ class ClusterDevices:
         if not claims:
             return DevicePlans(kept)
         found = self.find_allocations(claims, row, policy)
-        if not isinstance(found, list):
+        if isinstance(found, Unsatisfiable | Unknown):
             fatal = isinstance(found, Unsatisfiable) and found.fatal
             if demand.signature and not fatal:
                 self._rule_out(demand, row)
@@ -322,16 +359,10 @@ class ClusterDevices:
             ClaimPlan(claim, consumer, allocation, mappings)
             for (claim, consumer, mappings), allocation in zip(wanted, found, strict=True)
         )
-        points = sum(map(_points, claims, found)) if demand.ranked else 0
+        points = 0
+        if demand.ranked:
+            points = sum(map(_points, claims, [plan.allocation for plan in made]))
         return DevicePlans((*kept, *made), None, allocated=True, points=points)
-
-    def is_known_to_lack(self, demand: PodDemand, row: int) -> bool:
-        """Return whether a node is known to lack devices for unallocated claims; it is noted."""
-        claims = [item.claim for item in demand.unallocated]
-        if demand.extended or not self._fleet.is_known_to_lack(row, claims):
-            return False
-        self._rule_out(demand, row)
-        return True
 
     def _rule_out(self, demand: PodDemand, row: int) -> None:
         """Note that a node cannot serve a demand until something is released there."""
@@ -359,7 +390,7 @@ class ClusterDevices:
 
     def find_allocations(
         self, claims: Sequence[JsonDict], row: int, policy: Policy | None = None
-    ) -> list[dict[str, Any]] | Unsatisfiable | Unknown:
+    ) -> Sequence[Allocation] | Unsatisfiable | Unknown:
         """Return allocations for several claims at once on one node, or why there are none."""
         if not claims:
             return []
@@ -477,33 +508,40 @@ class ClusterDevices:
             del self._in_flight[uid]
         self._counting_on.pop(uid, None)
 
-    def _hold(self, claim: JsonDict, allocation: JsonObject, uid: str = "") -> None:
+    def _hold(
+        self, claim: JsonDict, allocation: PlannedAllocation | JsonObject, uid: str = ""
+    ) -> None:
         uid = uid or uid_of(claim)
-        parts = holds(allocation)
+        name = str(key_of(claim)) if claim["metadata"].get("name") else EXTENDED_CLAIM
+        planned = isinstance(allocation, PlannedAllocation)
+        held = HeldByClaim(
+            name, allocation if isinstance(allocation, PlannedAllocation) else holds(allocation)
+        )
         if self._holdings.has(uid):
-            if self._holdings.parts_of(uid) == parts:
+            if self._holdings.parts_of(uid) == held.parts:
                 return
             self._release(uid)
         self.version += 1
-        name = str(key_of(claim)) if claim["metadata"].get("name") else EXTENDED_CLAIM
-        self._holdings.add_claim(uid, name, parts)
-        self._fleet.hold(parts)
+        # What pools that have changed hold is not in the fleet yet.
+        free = self._fleet.hold(held.devices)
+        alone = free and planned and not self._changed_pools
+        self._holdings.add_claim(uid, held, alone=alone)
 
     def _release(self, uid: str) -> bool:
-        parts = self._give_back(uid)
-        self.version += bool(parts)
-        return bool(parts)
+        held = bool(self._give_back(uid))
+        self.version += held
+        return held
 
-    def _give_back(self, uid: str) -> Sequence[Holding]:
+    def _give_back(self, uid: str) -> HeldByClaim:
         contested = self._holdings.any_contested(uid)
-        parts = self._holdings.remove_claim(uid)
+        held = self._holdings.remove_claim(uid)
         if contested:
             # Other claims hold some of these still: what is in use is counted anew.
-            used = {(item.driver, item.pool) for item in parts}
+            used = {(item.driver, item.pool) for item in held.parts}
             self._changed_pools |= used & self._pools.keys()
-        elif parts:
-            self._fleet.give_back(parts)
-        return parts
+        elif held:
+            self._fleet.give_back(held.devices)
+        return held
 
     def _selected(self, selector: JsonObject) -> Mask:
         found = np.zeros(self._table.size, dtype=bool)

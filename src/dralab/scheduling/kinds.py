@@ -14,12 +14,13 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import DTypeLike
 
+from dralab.allocation.inventory.node_answers import NodeAnswers
 from dralab.scheduling import scores
 from dralab.scheduling.demands import PodDemand
 from dralab.scheduling.devices import rows_of
 from dralab.scheduling.filters import FILTERS, Reasons, judgements, passing
 from dralab.scheduling.node_rules import nodes_named
-from dralab.scheduling.nodes import REMEMBERED, Mask, NodeTable, Numbers
+from dralab.scheduling.nodes import REMEMBERED, Mask, NodeAmounts, NodeTable, Numbers
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import AGAINST_POLICY, Reason
 from dralab.scheduling.scores import KeptScores
@@ -29,7 +30,7 @@ from dralab.scheduling.state import ClusterState
 # Scores that all kinds together may have: beyond it the oldest kinds are forgotten.
 MOST_SCORES: Final = 1 << 26
 # From so many changed rows on, looking at all of them at once is as cheap as looking each up.
-MANY_ROWS: Final = 24
+MANY_ROWS: Final = 256
 # So many rows are looked up before it counts how often their amounts were known.
 ASKED_FIRST: Final = 64
 # Amounts of nodes that are remembered for a kind; beyond it they are forgotten.
@@ -51,17 +52,21 @@ class _RowValues:
     `counts`, where they are kept, say how many rows have each number.
     """
 
-    __slots__ = ("able", "asked", "counts", "known", "missed", "nodes", "seen", "values")
+    __slots__ = (
+        "able", "answers", "asked", "counts", "devices_seen", "known", "missed", "nodes", "seen",
+        "values",
+    )  # fmt: skip
 
     def __init__(self, values: KeptScores, counts: list[int] | None = None) -> None:
         self.values = values
         self.counts = counts
-        self.seen = -1
-        # The nodes that may have the devices, as bits and as a mask.
+        self.seen = self.devices_seen = -1
+        # Which nodes may have the devices, by their states; where these do not say, as bits.
+        self.answers: NodeAnswers | None = None
         self.nodes = 0
         self.able: Mask = np.zeros(len(values), dtype=bool)
-        # The number, by the amounts of a node and whether it may have the devices.
-        self.known: dict[tuple[bytes, bool], int] = {}
+        # The numbers by the amounts of a node, where it lacks devices and where it may have them.
+        self.known: tuple[dict[NodeAmounts, int], dict[NodeAmounts, int]] = {}, {}
         self.asked = self.missed = 0
 
     @property
@@ -195,28 +200,52 @@ class KindScores:
         """Return a value for every row, with the changes since it was last asked for taken over."""
         state = self._state
         touched = state.table.touched
-        rows = touched.since(column.seen)
+        log = touched.since(column.seen)
         column.seen = touched.position
-        stale = set(rows or ())
-        nodes = state.devices.feasible_nodes(demand)
-        if nodes is not column.nodes:
-            changed = rows_of(column.nodes ^ nodes)
-            column.nodes = nodes
-            column.able[changed] ^= True
-            stale.update(changed.tolist())
-        few = rows is not None and len(stale) <= MANY_ROWS
-        if few and column.looks_up and not state.choice.by_node:
-            self._look_up(kept, column, judge, pod, demand, stale)
-            return column.values
-        among = np.arange(state.table.size) if rows is None else np.array(sorted(stale), dtype=int)
+        rows = None if log is None else set(log)
+        if demand.signature:
+            rows = self._with_changed_devices(column, demand, rows)
+        if rows is not None:
+            if not rows:
+                return column.values
+            if len(rows) <= MANY_ROWS and column.looks_up and not state.choice.by_node:
+                self._look_up(kept, column, judge, pod, demand, rows)
+                return column.values
+        among = np.arange(state.table.size) if rows is None else np.array(sorted(rows))
         if kept.bars:
             barred = kept.barred[among]
             column.put_all(among[barred], UNJUDGED[judge])
             among = among[~barred]
         if len(among):
-            part = cast(ClusterState, _SomeRows(state, among, column.able))
+            part = cast(ClusterState, _SomeRows(state, among, _able(column, among)))
             column.put_all(among, judge(kept, part, pod, demand))
         return column.values
+
+    def _with_changed_devices(
+        self, column: _RowValues, demand: PodDemand, rows: set[int] | None
+    ) -> set[int] | None:
+        """Return changed rows with those whose devices have changed; None for all."""
+        devices = self._state.devices
+        answers = devices.answers(demand)
+        if answers is not column.answers:
+            # They are new, or the states of nodes say no more, or again, where devices are.
+            column.answers, column.nodes = answers, 0
+            column.able[:] = False
+            rows = None
+        if answers is None:
+            nodes = devices.feasible_nodes(demand)
+            if nodes is column.nodes:
+                return rows
+            changed = rows_of(column.nodes ^ nodes)
+            column.nodes = nodes
+            column.able[changed] ^= True
+            return None if rows is None else rows.union(changed.tolist())
+        log = devices.changed_nodes
+        more = log.since(column.devices_seen)
+        column.devices_seen = log.position
+        if rows is None or more is None:
+            return None
+        return rows.union(more)
 
     def _look_up(  # noqa: PLR0917 - as above
         self,
@@ -228,31 +257,41 @@ class KindScores:
         rows: Collection[int],
     ) -> None:
         """Update some rows, reusing the values of nodes with equal amounts."""
-        table, known = self._state.table, column.known
+        amounts, known, answers = self._state.table.amounts, column.known, column.answers
         column.asked += len(rows)
-        new: dict[tuple[bytes, bool], list[int]] = {}
+        new: dict[tuple[NodeAmounts, bool], list[int]] = {}
         for row in rows:
-            if kept.barred[row]:
+            if kept.bars and kept.barred[row]:
                 column.put(row, UNJUDGED[judge])
                 continue
-            key = table.amounts(row), bool(column.able[row])
-            found = known.get(key)
+            key = amounts(row)
+            able = bool(column.able[row]) if answers is None else answers.of(row)
+            found = known[able].get(key)
             if found is None:
-                new.setdefault(key, []).append(row)
+                new.setdefault((key, able), []).append(row)
             else:
                 column.put(row, found)
         if not new:
             return
         column.missed += sum(map(len, new.values()))
-        if len(known) + len(new) > MOST_KNOWN:
-            known.clear()
+        if sum(map(len, known)) + len(new) > MOST_KNOWN:
+            for each in known:
+                each.clear()
         among = np.array([each[0] for each in new.values()])
-        part = cast(ClusterState, _SomeRows(self._state, among, column.able))
+        able_rows = np.array([able for _, able in new])
+        part = cast(ClusterState, _SomeRows(self._state, among, able_rows))
         values = judge(kept, part, pod, demand).tolist()
-        for (key, alike), value in zip(new.items(), values, strict=True):
-            known[key] = value
+        for ((key, able), alike), value in zip(new.items(), values, strict=True):
+            known[able][key] = value
             for row in alike:
                 column.put(row, value)
+
+
+def _able(column: _RowValues, rows: Numbers) -> Mask:
+    """Return which rows may have the devices."""
+    if column.answers is None:
+        return column.able[rows]
+    return np.array(list(map(column.answers.of, rows.tolist())), dtype=bool)
 
 
 def _scored(kept: _KeptKind, part: ClusterState, pod: PodInfo, demand: PodDemand) -> Numbers:
@@ -301,7 +340,7 @@ class _SomeRows:
     def __init__(self, state: ClusterState, rows: Numbers, able: Mask) -> None:
         self.table = _TableRows(state.table, rows)
         self.node_rules = _RulesOfRows()
-        self.devices = _DevicesOfRows(able[rows])
+        self.devices = _DevicesOfRows(able)
         self.nominees: dict[str, Any] = {}
         self.choice = state.choice
 

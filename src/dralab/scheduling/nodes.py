@@ -12,12 +12,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dralab.allocation.inventory.row_log import RowLog
 from dralab.objects.host_ports import TakenPort
 from dralab.objects.metadata import labels_of, spec_of
 from dralab.objects.nodes import PODS, offered
 from dralab.objects.requests import base_units
 from dralab.scheduling.pods import PodInfo, PodMatcher
-from dralab.scheduling.shares import SHARED_GPUS, SharedColumns, SharedGpus
+from dralab.scheduling.shares import SHARED_GPUS, SharedColumns, SharedGpus, Shares
 from dralab.values.json_types import JsonDict
 
 Numbers = NDArray[np.int64]
@@ -25,34 +26,23 @@ Mask = NDArray[np.bool_]
 Scores = NDArray[np.float64]
 
 REMEMBERED: Final = 512
-MOST_TOUCHED: Final = 1 << 16
+# Amounts of nodes that are remembered; beyond it they are forgotten, which costs time alone.
+MOST_AMOUNTS: Final = 1 << 17
+# Pods that come to, or leave, nodes of the same amounts likewise.
+MOST_MOVES: Final = 1_024
 
 
-class RowLog:
-    """Rows that changed, in order: the last of them, at least half of MOST_TOUCHED."""
+class NodeAmounts:
+    """All amounts of a node, offered and free. Nodes of equal amounts share one object.
 
-    __slots__ = ("_first", "_rows")
+    `moves` are the amounts after a pod has come or gone, `chosen` the GPUs of pods that share them.
+    """
+
+    __slots__ = ("chosen", "moves")
 
     def __init__(self) -> None:
-        self._first = 0
-        self._rows: list[int] = []
-
-    @property
-    def position(self) -> int:
-        """How many changes there were."""
-        return self._first + len(self._rows)
-
-    def add_row(self, row: int) -> None:
-        """Note a change."""
-        self._rows.append(row)
-        if len(self._rows) >= MOST_TOUCHED:
-            half = MOST_TOUCHED // 2
-            del self._rows[:half]
-            self._first += half
-
-    def since(self, position: int) -> list[int] | None:
-        """Return the rows that changed since a position; None where that is too long ago."""
-        return None if position < self._first else self._rows[position - self._first :]
+        self.moves: dict[Hashable, NodeAmounts] = {}
+        self.chosen: dict[Shares, tuple[int, ...]] = {}
 
 
 class NodeTable:
@@ -85,7 +75,8 @@ class NodeTable:
         self.changed: list[int] = []
         # Rows with other pods, amounts, labels or taints than before.
         self.touched = RowLog()
-        self._amounts: list[bytes | None] = []
+        self._amounts: list[NodeAmounts | None] = []
+        self._known_amounts: dict[bytes, NodeAmounts] = {}
         self._counts: OrderedDict[PodMatcher, Numbers] = OrderedDict()
         self._domains: dict[str, tuple[int, Numbers, dict[str, int]]] = {}
         # Required anti-affinity terms of placed pods: term → pods that carry it, by row.
@@ -148,14 +139,28 @@ class NodeTable:
         """Return the host ports in use, by row."""
         return self._ports
 
-    def amounts(self, row: int) -> bytes:
-        """Return all amounts of a node, offered and free: nodes with equal ones score alike."""
+    def amounts(self, row: int) -> NodeAmounts:
+        """Return all amounts of a node: nodes with equal ones score alike."""
         found = self._amounts[row]
         if found is None:
             parts = [
                 each[:, row].tobytes() for each in (self._free, self._allocatable, self._scored)
             ]
-            found = self._amounts[row] = b"".join((*parts, self.gpus.amounts(row)))
+            key = b"".join((*parts, self.gpus.amounts(row)))
+            found = self._known_amounts.get(key)
+            if found is None:
+                if len(self._known_amounts) >= MOST_AMOUNTS:
+                    self._forget_amounts()
+                found = self._known_amounts[key] = NodeAmounts()
+            self._amounts[row] = found
+        return found
+
+    def chosen_gpus(self, row: int, shares: Shares) -> tuple[int, ...]:
+        """Return the GPUs of a node for a pod that shares them."""
+        chosen = self.amounts(row).chosen
+        found = chosen.get(shares)
+        if found is None:
+            found = chosen[shares] = self.gpus.chosen(row, shares)
         return found
 
     # --- nodes
@@ -280,6 +285,13 @@ class NodeTable:
 
     # --- inside
 
+    def _forget_amounts(self) -> None:
+        """Forget which amounts are equal, and what follows them."""
+        for each in self._known_amounts.values():
+            each.moves.clear()
+        self._known_amounts.clear()
+        self._amounts = [None] * len(self._amounts)
+
     def _touch(self, row: int) -> None:
         self.touched.add_row(row)
         self._amounts[row] = None
@@ -334,6 +346,7 @@ class NodeTable:
         column = self.columns.get(resource)
         if column is None:
             column = self.columns[resource] = len(self.columns)
+            self._forget_amounts()
             empty = np.zeros((1, self._live.shape[0]), dtype=np.int64)
             self._allocatable = np.vstack([self._allocatable, empty])
             self._free = np.vstack([self._free, empty])
@@ -364,21 +377,44 @@ class NodeTable:
 
     def _account(self, row: int, pod: PodInfo, sign: int) -> None:
         self.version += 1
-        self._touch(row)
-        of, held = None if pod.group else pod.priority, (pod.uid, row, pod.asking, pod.shares)
-        self._placed_sums[of] = self._placed_sums.get(of, 0) + sign * hash(held)
-        self.priorities[pod.priority] += sign
-        if not self.priorities[pod.priority]:
-            del self.priorities[pod.priority]
-        for resource, amount in pod.requests.items():
-            if amount:
-                column = self._column(resource)
-                self._free[column, row] -= sign * amount
+        priority, shares, load = pod.priority, pod.shares, pod.load
+        of = None if pod.group else priority
+        held = hash((pod.uid, row, pod.asking, shares))
+        self._placed_sums[of] = self._placed_sums.get(of, 0) + sign * held
+        count = self.priorities[priority] = self.priorities[priority] + sign
+        if not count:
+            del self.priorities[priority]
+        columns = self.columns
+        for resource, amount in load.requests:
+            column = columns[resource] if resource in columns else self._column(resource)
+            self._free[column, row] -= sign * amount
         self._free[2, row] -= sign
-        self._scored[0, row] -= sign * pod.scored[0]
-        self._scored[1, row] -= sign * pod.scored[1]
-        if pod.shares is not None:
-            self.gpus.take(row, pod.shares, sign)
+        cpu, memory = load.scored
+        self._scored[0, row] -= sign * cpu
+        self._scored[1, row] -= sign * memory
+        move: Hashable = load, sign
+        if shares is not None:
+            self.gpus.take(row, shares, sign)
+            # Whether this was the last pod of its kind is not in the amounts before.
+            move = load, shares, int(self.gpus.kinds[row]), sign
+        self.touched.add_row(row)
+        before, self._amounts[row] = self._amounts[row], None
+        if before is not None:
+            self._move(row, before, move)
+        if self._counts or pod.anti_affinity or pod.wishes or pod.ports:
+            self._account_terms(row, pod, sign)
+
+    def _move(self, row: int, before: NodeAmounts, move: Hashable) -> None:
+        """Let a node have the amounts that follow others."""
+        after = before.moves.get(move)
+        if after is None:
+            after = self.amounts(row)
+            if len(before.moves) < MOST_MOVES:
+                before.moves[move] = after
+        self._amounts[row] = after
+
+    def _account_terms(self, row: int, pod: PodInfo, sign: int) -> None:
+        """Count a pod for those that look at the pods of a node, and its ports."""
         for matcher, counts in self._counts.items():
             if matcher.accepts(pod):
                 counts[row] += sign

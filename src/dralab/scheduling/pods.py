@@ -75,6 +75,18 @@ class SpreadRule:
     honor_taints: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PodLoad:
+    """What a pod takes of a node's amounts, and counts for in scores; equal ones are one object."""
+
+    requests: tuple[tuple[str, int], ...]
+    scored: tuple[int, int]
+
+
+# Forgetting the oldest costs time alone.
+_load = lru_cache(maxsize=1 << 14)(PodLoad)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PodInfo:
     """One pod. `requests` are in base units: millicores, bytes, pieces.
@@ -120,8 +132,11 @@ class PodInfo:
     # What it has, or asks for, of GPUs that pods share.
     shares: Shares | None = None
     asking: bytes = field(init=False)
+    load: PodLoad = field(init=False)
 
     def __post_init__(self) -> None:
+        taken = tuple(item for item in self.requests.items() if item[1])
+        object.__setattr__(self, "load", _load(taken, self.scored))
         asked: list[object] = [self.key.namespace, self.priority, self.may_preempt]
         asked += [self.requests, self.asked_in_scores, self.labels]
         object.__setattr__(self, "asking", b"\n".join((self.placement, _bytes(asked))))

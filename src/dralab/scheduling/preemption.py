@@ -74,13 +74,13 @@ def eviction_for(
         return None
     if is_under_way(state, pod):
         return None
-    free = state.devices.feasible(demand)
+    may_serve = state.devices.may_serve(demand)
     units = Victims(state)
     allowed = [(budget, disruptions_allowed(budget)) for budget in budgets]
     most = max(LEAST_CANDIDATES, table.count // 10)
     found: list[tuple[tuple[int, ...], Eviction]] = []
     for row in possible(state, pod, demand).nonzero()[0].tolist():
-        if free is not None and not free[row] and not _hold_devices(state, pod, row, units):
+        if not (may_serve(row) or _hold_devices(state, pod, row, units)):
             continue
         eviction = _on_node(state, pod, demand, row, units, allowed)
         if eviction is not None:

@@ -278,7 +278,7 @@ class NodeChoice:
         shares = pod.shares
         if shares is None:
             return pod
-        return with_gpus(pod, shares, table.gpus.chosen(row, shares))
+        return with_gpus(pod, shares, table.chosen_gpus(row, shares))
 
 
 def with_gpus(pod: PodInfo, shares: Shares, taken: tuple[int, ...]) -> PodInfo:

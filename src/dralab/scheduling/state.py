@@ -7,7 +7,7 @@ Nothing is decided here: that is left to `cycle`, `filters` and `scores`.
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dralab.allocation.outcome import Outcome
 from dralab.objects.metadata import NamespacedName
@@ -38,8 +38,7 @@ class ScoresOfKinds(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class PodPlacement:
+class PodPlacement(NamedTuple):
     """A pod goes to a node, and these claims are to be written for it.
 
     `pod` asks for all that it takes of the node there, its devices included (`PodInfo.claimed`).

@@ -7,12 +7,13 @@ and their claims.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import NamedTuple
+from typing import Final
 
 from dralab.allocation import v1
+from dralab.allocation.inventory.placements import PlannedAllocation
 from dralab.allocation.pools import PoolId
 from dralab.allocation.problem import DeviceId, InUse, ShareId
-from dralab.objects.claims import Holding
+from dralab.objects.claims import Holding, holds
 from dralab.values.quantity import Number
 from dralab.values.records import dataclass
 
@@ -31,16 +32,45 @@ class PoolUse:
     consumed: dict[DeviceId, dict[str, Number]] = field(default_factory=dict)
 
 
-class _HeldByClaim(NamedTuple):
-    holder: str
-    parts: Sequence[Holding]
+class HeldByClaim:
+    """What one claim holds: an allocation that was planned, or parts of devices.
+
+    `holder` is the claim's name in explanations.
+    """
+
+    __slots__ = ("_parts", "devices", "holder")
+
+    def __init__(self, holder: str, devices: PlannedAllocation | Sequence[Holding]) -> None:
+        self.holder = holder
+        self.devices = devices
+        self._parts: Sequence[Holding] | None = None
+
+    @property
+    def parts(self) -> Sequence[Holding]:
+        """The devices, and parts of them, by name."""
+        if not isinstance(self.devices, PlannedAllocation):
+            return self.devices
+        if self._parts is None:
+            self._parts = holds(self.devices.written)
+        return self._parts
+
+    def __bool__(self) -> bool:
+        """Whether it holds any."""
+        if isinstance(self.devices, PlannedAllocation) and self.devices.taking:
+            return True
+        return bool(self.parts)
+
+
+NOTHING_HELD: Final = HeldByClaim("", ())
 
 
 class Holdings:
     """The devices that claims hold, by the claims' uids and by pool."""
 
     def __init__(self) -> None:
-        self._held: dict[str, _HeldByClaim] = {}
+        self._held: dict[str, HeldByClaim] = {}
+        # Claims that are not in `_use` yet: nobody else holds what they do.
+        self._uncounted: dict[str, HeldByClaim] = {}
         self._use: dict[PoolId, PoolUse] = {}
         # Devices that several claims hold, at least one of them whole: clients that did not know
         # of each other gave them away.
@@ -55,19 +85,30 @@ class Holdings:
         held = self._held.get(uid)
         return held.parts if held is not None else ()
 
-    def holder_of(self, uid: str) -> str:
-        """Return a claim's name in explanations; empty if it is not known to hold anything."""
-        held = self._held.get(uid)
-        return held.holder if held is not None else ""
-
     def pool_use(self, pool: PoolId) -> PoolUse:
         """Return what is held of a pool."""
+        self._count()
         return self._use.get(pool) or PoolUse()
 
-    def add_claim(self, uid: str, holder: str, parts: Sequence[Holding]) -> None:
-        """Note what a claim holds; `holder` is its name in explanations."""
-        self._held[uid] = _HeldByClaim(holder, parts)
-        for item in parts:
+    def add_claim(self, uid: str, held: HeldByClaim, *, alone: bool = False) -> None:
+        """Note what a claim holds, `alone` where nobody holds any of it.
+
+        Most claims are gone again before anybody asks what they hold.
+        """
+        self._held[uid] = held
+        if alone:
+            self._uncounted[uid] = held
+        else:
+            self._count()
+            self._count_claim(held)
+
+    def _count(self) -> None:
+        while self._uncounted:
+            self._count_claim(self._uncounted.pop(next(iter(self._uncounted))))
+
+    def _count_claim(self, held: HeldByClaim) -> None:
+        holder = held.holder
+        for item in held.parts:
             device = device_of(item)
             use = self._use.setdefault((device.driver, device.pool), PoolUse())
             if device in use.exclusive or (device in use.consumed and not item.share):
@@ -79,11 +120,13 @@ class Holdings:
             else:
                 use.exclusive[device] = holder
 
-    def remove_claim(self, uid: str) -> Sequence[Holding]:
+    def remove_claim(self, uid: str) -> HeldByClaim:
         """Forget what a claim holds, and return it."""
         held = self._held.pop(uid, None)
         if held is None:
-            return ()
+            return NOTHING_HELD
+        if self._uncounted.pop(uid, None) is not None:
+            return held
         for item in held.parts:
             device = device_of(item)
             use = self._use[device.driver, device.pool]
@@ -99,7 +142,7 @@ class Holdings:
                 use.exclusive.pop(device, None)
             if device in self._contested:
                 self._settle(device, use)
-        return held.parts
+        return held
 
     def _settle(self, device: DeviceId, use: PoolUse) -> None:
         """Leave a contested device to those that still hold it."""
@@ -131,10 +174,11 @@ class Holdings:
 
     def replace_claim(self, uid: str, new: str, holder: str) -> None:
         """Let what one claim holds be held by another that takes its place."""
-        self.add_claim(new, holder, self.remove_claim(uid))
+        self.add_claim(new, HeldByClaim(holder, self.remove_claim(uid).devices))
 
     def in_use(self, pools: Iterable[PoolId] | None = None) -> InUse:
         """Return what is in use in some pools, by whom; None for all of them, in order."""
+        self._count()
         exclusive: dict[DeviceId, str] = {}
         shares: dict[ShareId, str] = {}
         consumed: dict[DeviceId, Mapping[str, Number]] = {}

@@ -1,6 +1,7 @@
 """The result of planning: a plan, "no" (None), or why neither is known."""
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Any, Final
 
 from dralab.allocation.inventory.pool_states import PoolState
@@ -24,7 +25,8 @@ class Plan:
 
     `rows` and `configs` are per claim; `selectors` is per claim too: True for "this node alone",
     else a NodeSelector mapping or None. `after` are the pools that change, their
-    next states and the devices taken; `shared` are those of them that are shared.
+    next states and the devices taken; `shared` are those of them that are shared, `shares` how many
+    ids of shares each claim needs. `takings` is filled in by those who carry plans out.
     """
 
     rows: tuple[tuple[PlannedDevice, ...], ...]
@@ -32,6 +34,8 @@ class Plan:
     selectors: tuple[Mapping[str, Any] | bool | None, ...]
     after: tuple[tuple[int, PoolState, int], ...]
     shared: tuple[tuple[int, int], ...] = ()
+    shares: tuple[int, ...] = ()
+    takings: dict[int, dict[int, Any]] = field(default_factory=dict)
 
 
 class PlanFailure:

@@ -215,7 +215,12 @@ class Planner:
         self.impossible = self.known is not None and not kind.some_all and self._short()
         self.single = kind.single if self.known is not None and self.only >= 0 else None
         self.wanted = self.known[self.single] if self.single and self.known else 0
-        if self.single and self.wanted & self.node_devices.shareable:
+        # The same, where counting devices with room says whether there is a plan.
+        self.counted = self.single
+        shared = self.wanted & self.node_devices.shareable
+        if self.single and shared:
+            if not all(self.eligibility.amounts(self.single, number) for number in bits(shared)):
+                self.counted = None
             self.single = None
         self.count = self.single.count if self.single else 0
         self.groups = self._groups() if self.single else []
@@ -318,6 +323,18 @@ class Planner:
             self.plans.clear()
         self.plans[key] = found
         return found
+
+    def serves(self, states: Sequence[PoolState]) -> bool | None:
+        """Return whether there is a plan for a state, by counting; None: only planning tells."""
+        asked = self.counted
+        if asked is None:
+            return None
+        free = self.wanted & states[self.only].free << self.offset
+        if free & self.node_devices.shareable:
+            free &= ~self._exhausted(asked, states)
+        if free.bit_count() < asked.count:
+            return False
+        return None if self.kind.match or free & self.consuming else True
 
     def plan_within(self, states: Sequence[PoolState], devices: int | None) -> Planned:
         """Return the plan for a state that uses these devices alone, None for all of them."""
@@ -502,6 +519,7 @@ class Planner:
                 for pool, taken in taking.items()
             ),
             shared=tuple(shared),
+            shares=tuple([sum(map(_is_share, row)) for row in rows]) if self.special else (),
         )
 
     def _chosen(self, alternative: Alternative, number: int) -> Chosen:
@@ -545,6 +563,10 @@ class Planner:
             selector = node_selector(self.node_devices, mine)
             found.append(True if selector == alone else selector)
         return tuple(found)
+
+
+def _is_share(planned: PlannedDevice) -> bool:
+    return planned.chosen is not None and planned.chosen.share is not None
 
 
 def _lowest(mask: int, count: int) -> tuple[int, ...]:

@@ -211,6 +211,11 @@ class Pools:
         self._judged = JudgedDevices()
         self._parts: dict[tuple[PoolRecord, object], PoolPart] = {}
 
+    @property
+    def are_of_one_node(self) -> bool:
+        """Whether every pool is on one node."""
+        return not self._homeless
+
     def pool_number(self, driver: str, pool: str) -> int | None:
         """Return the number of a pool, None if there is none."""
         return self._index.get((driver, pool))
@@ -255,9 +260,10 @@ class Pools:
             self._seen.setdefault(position, []).append(number)
         if home:
             self._by_home.setdefault(home, set()).add(number)
-            self._homeless.discard(number)
-        else:
+        if parts and not home:
             self._homeless.add(number)
+        else:
+            self._homeless.discard(number)
         record = self._record(key, parts, mask_of(positions))
         self._parts.clear()
         if number < len(self.records):

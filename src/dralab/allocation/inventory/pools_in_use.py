@@ -7,9 +7,10 @@ Of nodes this knows only the sets that a change concerns, and returns them to th
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from typing import Any, TypeAlias
+from typing import Any
 
 from dralab.allocation.inventory.holdings import PoolUse
+from dralab.allocation.inventory.placements import PlannedAllocation, Taking
 from dralab.allocation.inventory.plan_results import Plan
 from dralab.allocation.inventory.pool_records import PoolRecord, Pools
 from dralab.allocation.inventory.pool_states import PoolShapes, PoolState
@@ -23,11 +24,8 @@ from dralab.allocation.problem import (
     Slice,
 )
 from dralab.allocation.search.node_devices import bits
-from dralab.objects.claims import Holding
+from dralab.objects.claims import Holding, holds
 from dralab.values.quantity import Number, parse_any
-
-# Devices of a pool by number, with the amounts taken of each capacity; None: the whole device.
-Taking: TypeAlias = list[tuple[int, tuple[Number, ...] | None]]
 
 
 class PoolsInUse:
@@ -113,10 +111,18 @@ class PoolsInUse:
             self.whole[key[0]] &= ~(1 << inside)
             self.sharers[key] = self.sharers.get(key, 0) + 1
 
-    def mark(self, held: Iterable[Holding]) -> int:
-        """Mark the devices of an allocation as in use; return the nodes that see their pools."""
+    def are_free(self, devices: Mapping[int, Taking]) -> bool:
+        """Return whether nobody holds any of these devices in a way that excludes another."""
+        return not any(
+            (self.held if amounts is None else self.whole)[index] >> inside & 1
+            for index, taken in devices.items()
+            for inside, amounts in taken
+        )
+
+    def mark(self, devices: Mapping[int, Taking]) -> int:
+        """Mark devices of pools as in use; return the nodes that see the pools."""
         nodes = 0
-        for index, taken in self.devices_of(held).items():
+        for index, taken in devices.items():
             record = self.pools.records[index]
             for inside, amounts in taken:
                 self.held[index] |= 1 << inside
@@ -131,10 +137,10 @@ class PoolsInUse:
             nodes |= record.nodes
         return nodes
 
-    def release(self, held: Iterable[Holding]) -> int:
-        """Give back the devices of an allocation; return the nodes that see their pools."""
+    def release(self, devices: Mapping[int, Taking]) -> int:
+        """Give back devices of pools; return the nodes that see the pools."""
         nodes = 0
-        for index, taken in self.devices_of(held).items():
+        for index, taken in devices.items():
             record = self.pools.records[index]
             last = 0
             for inside, amounts in taken:
@@ -173,6 +179,28 @@ class PoolsInUse:
                     for name in device.capacity
                 )
             found.setdefault(index, []).append((inside, amounts))
+        return found
+
+    def devices_planned(self, allocation: PlannedAllocation) -> dict[int, Taking]:
+        """Return the same of an allocation that was planned here.
+
+        Plans are carried out again and again: their devices are looked up by name once.
+        """
+        records, number = self.pools.records, self.pools.pool_number
+        taking, found = allocation.taking, dict[int, Taking]()
+        position_of: dict[int, int] = {}
+        for position in range(len(allocation.pools)) if taking is None else taking:
+            record = allocation.pools[position]
+            index = number(record.driver, record.name)
+            if index is None or records[index] is not record:
+                # It has been published anew since.
+                return self.devices_of(holds(allocation.written))
+            position_of[index] = position
+            if taking is not None:
+                found[index] = taking[position]
+        if taking is None:
+            found = self.devices_of(holds(allocation.written))
+            allocation.note_taking({position_of[index]: taken for index, taken in found.items()})
         return found
 
     def in_use(self, seen: Iterable[int]) -> InUse:

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dralab.scheduling.nodes import RowLog
+from dralab.allocation.inventory.row_log import RowLog
 from dralab.scheduling.shares import SharedColumns, SharedGpus, Shares, allows
 from dralab.simulation.workloads.openb import GpuNode, PodRequest
 

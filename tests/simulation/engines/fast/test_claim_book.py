@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from dralab.objects.claims import PodClaim
 from dralab.objects.metadata import NamespacedName, owner_uids
 from dralab.simulation.engines.fast.claim_book import ClaimBook
-from dralab.simulation.engines.fast.inventory import PackedAllocations
 
 KEY = NamespacedName("default", "p-0-gpu")
 
@@ -27,16 +26,3 @@ def test_a_claim_made_for_a_pod_is_written_out_when_asked_for_and_forgotten_with
     assert book.forget_made(pod) == ["claim/7.0/gpu"]
     assert book.get(KEY) is None
     assert book.forget_made(pod) == []
-
-
-def test_an_allocation_comes_out_of_its_packing_as_it_went_in():
-    packed = PackedAllocations()
-    result = {"request": "r", "driver": "d", "pool": "n", "device": "gpu-0", "shareID": "s"}
-    packed["a"] = {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": []}}
-    assert packed.get("a") == {
-        "devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": []},
-    }  # fmt: skip
-    assert packed.get("b") is None
-    del packed["a"]
-    assert "a" not in packed
-    assert not packed

@@ -14,7 +14,6 @@ from dralab.components.simulated import MOMENT
 from dralab.kernel.clock import SECOND, ManualClock, from_rfc3339, rfc3339
 from dralab.kernel.events import BEGINNING, DECIDING, Events
 from dralab.kernel.randomness import Randomness
-from dralab.objects.claims import results_of
 from dralab.objects.metadata import NamespacedName, spec_of
 from dralab.objects.pod_groups import POD_GROUP, least_of
 from dralab.runtime.resources import POD_GROUPS
@@ -332,11 +331,7 @@ class FastSimulation:
             shared = self.claims.reserve(plan)
             if shared is not None:
                 self.waiting.wake_for_claim(shared)
-        devices = tuple(
-            str(result["device"])
-            for plan in placement.plans
-            for result in results_of(plan.allocation)
-        )
+        devices = tuple([name for plan in placement.plans for name in plan.devices])
         if pod.shares is not None:
             devices += tuple(f"{GPU_PREFIX}{gpu}" for gpu in pod.shares.taken)
         # Many pods have devices of the same names.
@@ -388,7 +383,7 @@ class FastSimulation:
         leaving = replace(pod, obj={**pod.obj, "metadata": metadata}, group=group)
         table.remove_pod(placement.node, pod.uid)
         table.add_pod(placement.node, leaving)
-        return replace(placement, pod=leaving)
+        return placement._replace(pod=leaving)
 
     def vacate(self, placement: PodPlacement) -> None:
         """Free what a pod held on its node."""

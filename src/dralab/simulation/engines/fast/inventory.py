@@ -1,9 +1,7 @@
 """The nodes and devices of a scenario, read into the state in which pods are placed."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from typing import Any, Literal
-
-import orjson
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
 
 from dralab.allocation import v1
 from dralab.allocation.allocator import numbered_shares
@@ -31,41 +29,10 @@ from dralab.simulation.engines.fleet_nodes import (
 )
 from dralab.simulation.engines.objects import GPU_PREFIX
 from dralab.simulation.workloads.openb import GpuNode
-from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.json_types import JsonDict
 
 # What the GPUs of a fleet are: devices, devices of which parts can be had, or shares.
 GpusAre = Literal["devices", "parts", "shares"]
-
-
-class PackedAllocations(MutableMapping[str, JsonObject]):
-    """Allocations by the uids of their claims, as JSON: most are never read again."""
-
-    def __init__(self) -> None:
-        self._packed: dict[str, bytes] = {}
-
-    def __getitem__(self, uid: str) -> JsonObject:
-        found: JsonObject = orjson.loads(self._packed[uid])
-        return found
-
-    def __setitem__(self, uid: str, allocation: JsonObject) -> None:
-        # A copy: the result itself keeps the room that orjson wrote it in.
-        self._packed[uid] = bytes(memoryview(orjson.dumps(allocation)))
-
-    def __delitem__(self, uid: str) -> None:
-        del self._packed[uid]
-
-    def __contains__(self, uid: object) -> bool:
-        return uid in self._packed
-
-    def get(self, uid: str, default: Any = None) -> Any:
-        """Return an allocation; MutableMapping's own raises and catches an error for most."""
-        return self[uid] if uid in self._packed else default
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._packed)
-
-    def __len__(self) -> int:
-        return len(self._packed)
 
 
 def empty_state(
@@ -79,7 +46,6 @@ def empty_state(
         table,
         reader,
         share_ids=numbered_shares(),
-        in_flight=PackedAllocations(),
         features=features,
     )
     groups = PodGroups()
