@@ -79,6 +79,41 @@ def test_the_room_that_was_cleared_is_not_given_to_others(lab):
     assert lab.node_of("sneaky") == "n"
 
 
+def nominated_node(lab, name):
+    return lab.get(PODS, name)["status"].get("nominatedNodeName")
+
+
+def test_a_nomination_is_withdrawn_when_another_took_the_room(lab):
+    """As kube-scheduler does: no preemption helps any more, so none is under way."""
+    lab.server.add(NODES, worker("n", cpu="4"))
+    lab.start()
+    lab.add(PODS, pod("low", requests={"cpu": "4"}, priority=1))
+    lab.add(PODS, pod("high", requests={"cpu": "4"}, priority=9))
+    lab.wait(20)
+    assert nominated_node(lab, "high") == "n"  # while its victim ends
+    lab.server.add(PODS, pod("urgent", requests={"cpu": "3"}, priority=99))
+    kill(lab)
+    lab.wait(20)
+    assert lab.node_of("urgent") == "n"
+    assert nominated_node(lab, "high") is None
+    # Nor is room kept for it.
+    lab.add(PODS, pod("small", requests={"cpu": "1"}, priority=2))
+    assert lab.node_of("small") == "n"
+
+
+def test_a_pod_that_may_not_preempt_keeps_the_nomination_that_others_gave_it(lab):
+    lab.server.add(NODES, worker("n", cpu="1"))
+    lab.start()
+    lab.add(PODS, pod("first", requests={"cpu": "1"}, priority=5))
+    for name, policy in (("polite", "Never"), ("equal", "PreemptLowerPriority")):
+        lab.add(PODS, pod(name, requests={"cpu": "1"}, priority=5, preemptionPolicy=policy))
+        lab.set_status(PODS, name, nominatedNodeName="coming")
+    lab.server.add(NODES, worker("m", cpu="100m"))
+    lab.wait(20)
+    assert nominated_node(lab, "polite") == "coming"
+    assert nominated_node(lab, "equal") is None
+
+
 def test_a_pod_that_the_nominated_one_keeps_away_does_not_come_back_first(lab):
     """Room is left for both, but not for both on one node."""
     lab.server.add(NODES, worker("n", cpu="4"))

@@ -5,7 +5,7 @@ simulation without one acts it out. Both decide with this code.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from dralab.objects.metadata import NamespacedName
 from dralab.scheduler.queue import QueuedPod
@@ -16,10 +16,25 @@ from dralab.scheduling.demands import BlockedPod
 from dralab.scheduling.group_placement import left_over, place_tree
 from dralab.scheduling.group_trees import GroupTree, is_loose, tree_of, unready
 from dralab.scheduling.pods import PodInfo
-from dralab.scheduling.preemption import eviction_for, group_eviction_for, is_under_way
-from dralab.scheduling.reasons import CLAIM_NOT_CREATED, ClusterChange, Reason
+from dralab.scheduling.preemption import (
+    Eviction,
+    eviction_for,
+    group_eviction_for,
+    is_under_way,
+)
+from dralab.scheduling.reasons import (
+    CLAIM_DELETED,
+    CLAIM_NOT_CREATED,
+    CLAIM_NOT_FOUND,
+    CLAIM_NOT_OWNED,
+    ClusterChange,
+    Reason,
+)
 from dralab.scheduling.state import ClusterState, NominatedPod, PodPlacement, Refusal
 from dralab.values.json_types import JsonDict
+
+# Such a pod is not even queued (DynamicResources' PreEnqueue).
+NOT_QUEUED: Final = frozenset({CLAIM_NOT_CREATED, CLAIM_NOT_FOUND, CLAIM_DELETED, CLAIM_NOT_OWNED})
 
 
 class AttemptHost(Protocol):
@@ -47,8 +62,11 @@ class AttemptHost(Protocol):
         """Return the reason that a pod waits, as text for people."""
         ...
 
-    def refuse(self, item: QueuedPod, message: str, nominated: str, *, soon: bool) -> None:
-        """Report why a pod waits; `soon`: its claims are about to be created."""
+    def refuse(self, item: QueuedPod, message: str, nominated: str | None, *, soon: bool) -> None:
+        """Report why a pod waits; `soon`: its claims are about to be created.
+
+        It is `nominated` for a node, for none any more (""), or that stays as it was (None).
+        """
         ...
 
     def note_group(self, group: JsonDict, message: str | None) -> None:
@@ -85,7 +103,7 @@ class Attempts:
         tree = tree_of(self.state, pod, self._waiting_in)
         if isinstance(tree, Reason):
             blocked = Refusal(pod=pod, nodes=self.state.table.count, blocked=tree)
-            self._refuse(item, blocked)
+            self._refuse(item, blocked, _as_it_was)
         elif is_loose(tree):
             self._try_alone(item)
         else:
@@ -103,15 +121,19 @@ class Attempts:
         if isinstance(found, PodPlacement):
             self._accept(item, found)
         else:
-            self._refuse(item, found)
+            self._refuse(item, found, self._nomination)
 
     def _try_group(self, item: QueuedPod, tree: GroupTree) -> None:
         if (blocked := unready(tree)) is not None:
             alone = Refusal(pod=item.pod, nodes=self.state.table.count, blocked=blocked)
-            self._refuse(item, alone)
+            self._refuse(item, alone, _as_it_was)
             return
         result = place_tree(self.state, tree)
         nominated = self._make_room(tree) if isinstance(result, Refusal) else {}
+
+        def nomination(pod: PodInfo, _: Refusal) -> str:
+            return nominated.get(pod.uid) or self._withdraw_nomination(pod)
+
         chosen = {}
         if not isinstance(result, Refusal):
             chosen = {placement.pod.uid: placement for placement in result}
@@ -120,13 +142,13 @@ class Attempts:
             member = self.queue.get(pod.uid) or item
             self.queue.take_out(pod.uid)
             if isinstance(result, Refusal):
-                self._refuse(member, result, nominated=nominated.get(pod.uid, ""))
+                self._refuse(member, result, nomination)
             elif (placement := chosen.get(pod.uid)) is not None:
                 self._accept(member, placement)
             else:
                 late.append(member)
         for member in late:
-            self._refuse(member, left_over(self.state, tree, member.pod), nominated="")
+            self._refuse(member, left_over(self.state, tree, member.pod), nomination)
         for leaf in tree.leaves:
             if isinstance(result, Refusal):
                 self.host.note_group(leaf.obj, result.message)
@@ -160,33 +182,48 @@ class Attempts:
 
     def _promise(self, pod: PodInfo) -> NominatedPod | None:
         """Return a pod's nomination, while others are still being evicted for it."""
-        if is_under_way(self.state, pod):
-            return self.state.nominees.get(pod.uid)
-        self.state.nominees.pop(pod.uid, None)
-        return None
+        return self.state.nominees.get(pod.uid) if is_under_way(self.state, pod) else None
 
-    def _refuse(self, item: QueuedPod, refusal: Refusal, *, nominated: str | None = None) -> None:
-        """Put a pod back as refused; without a nominated node (None), preemption may be tried."""
+    def _withdraw_nomination(self, pod: PodInfo) -> str:
+        """Keep room for a pod no longer."""
+        if self.state.nominees.pop(pod.uid, None) is not None:
+            self.host.changed(ClusterChange.POD_GONE)
+        return ""
+
+    def _refuse(
+        self,
+        item: QueuedPod,
+        refusal: Refusal,
+        nomination: Callable[[PodInfo, Refusal], str | None],
+    ) -> None:
+        """Put a pod back as refused, and report which node it is nominated for."""
         message = self.host.explain(refusal)
         item.causes = refusal.causes
         self.queue.add_unschedulable(item, refusal.lifted_by, refusal.kind)
-        pod = item.pod
-        if nominated is None:
-            nominated = (
-                ""
-                if refusal.blocked or refusal.fatal or refusal.repeated
-                else self._preempt(pod, refusal)
-            )
+        nominated = nomination(item.pod, refusal)
         soon = item.attempts == 1 and _awaits_its_claim(refusal)
         self.host.refuse(item, message, nominated, soon=soon)
 
-    def _preempt(self, pod: PodInfo, refusal: Refusal) -> str:
-        """Preempt others for a pod; return the node that it is nominated for, if any."""
+    def _nomination(self, pod: PodInfo, refusal: Refusal) -> str | None:
+        """Preempt others for a pod if that helps; return the node that it is nominated for."""
+        if refusal.blocked is not None and refusal.blocked.rule in NOT_QUEUED:
+            return None
+        hopeless = refusal.blocked or refusal.fatal or refusal.repeated
+        eviction = None if hopeless else self._eviction(pod, refusal)
+        if eviction is not None:
+            return eviction.node
+        # As preemption.Evaluator.Preempt: a nomination that no preemption leads to is withdrawn.
+        if not pod.may_preempt or is_under_way(self.state, pod):
+            return None
+        return self._withdraw_nomination(pod)
+
+    def _eviction(self, pod: PodInfo, refusal: Refusal) -> Eviction | None:
+        """Evict others for a pod, and keep their room for it; None: that does not help."""
         if refusal.kind is None:  # pods of one kind have no allocated claims
             self._deallocate(pod)
         eviction = eviction_for(self.state, pod, self.host.budgets())
         if eviction is None:
-            return ""
+            return None
         self.state.nominees[pod.uid] = NominatedPod(
             eviction.winner,
             eviction.node,
@@ -195,7 +232,7 @@ class Attempts:
         )
         for victim in eviction.victims:
             self.host.evict(victim, pod, eviction.node)
-        return eviction.node
+        return eviction
 
     def _deallocate(self, pod: PodInfo) -> None:
         """Release the devices of one of the pod's claims, if they keep it from every node.
@@ -208,6 +245,11 @@ class Attempts:
         claim = next((item.claim for item in demand.claims if is_given_up(item)), None)
         if claim is not None:
             self.host.give_back(pod, [claim])
+
+
+def _as_it_was(pod: PodInfo, refusal: Refusal) -> None:
+    """Return the nomination of a pod that is not even tried: it stays."""
+    del pod, refusal
 
 
 def _awaits_its_claim(refusal: Refusal) -> bool:

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from dralab.objects.conditions import condition_of, with_condition
-from dralab.objects.metadata import key_of, uid_of
+from dralab.objects.metadata import key_of, status_of, uid_of
 from dralab.runtime import resources
 from dralab.runtime.manager import Manager
 from dralab.values.json_types import JsonDict
@@ -33,15 +33,22 @@ class PodReports:
             pod, "Pod", reason, message, type="Warning" if warning else "Normal", at=at
         )
 
-    def unscheduled(self, pod: JsonDict, reason: str, message: str, nominated: str = "") -> None:
-        """Write the reason why a pod has no node, unless its condition says so already."""
+    def unscheduled(
+        self, pod: JsonDict, reason: str, message: str, nominated: str | None = None
+    ) -> None:
+        """Write the reason why a pod has no node, unless its condition says so already.
+
+        It is `nominated` for a node, for none any more (""), or that stays as it was (None).
+        """
         known = condition_of(pod, "PodScheduled") or {}
         same = (known.get("status"), known.get("reason"), known.get("message")) == (
             "False",
             reason,
             message,
         )
-        if same and not nominated:
+        known_node = str(status_of(pod).get("nominatedNodeName") or "")
+        moves = nominated is not None and nominated != known_node
+        if same and not moves:
             return
         now = self._manager.now()
         since = known.get("lastTransitionTime", now) if known.get("status") == "False" else now
@@ -53,8 +60,8 @@ class PodReports:
             "lastTransitionTime": since,
         }
         status: dict[str, Any] = {"conditions": [condition]}
-        if nominated:
-            status["nominatedNodeName"] = nominated
+        if moves:
+            status["nominatedNodeName"] = nominated or None
         key = key_of(pod)
         patch: JsonDict = {"metadata": {"uid": uid_of(pod)}, "status": status}
         self._manager.engine.offload(

@@ -239,7 +239,7 @@ class Scheduler:
         if latest is not None and uid_of(latest) == pod.uid:
             item.pod = self._waiting.follow(self.info(latest))
             # An error is not a "no": schedule_one.go (handleSchedulingFailure).
-            self._reports.unscheduled(latest, "SchedulerError", str(error))
+            self._reports.unscheduled(latest, "SchedulerError", str(error), nominated="")
         self.queue.put_back(item)
         if self.queue.get(pod.uid) is not None:
             self.manager.engine.at(item.backoff_ends(), self.wake)
@@ -250,7 +250,7 @@ class Scheduler:
         """Return the reason that a pod waits, as in its condition."""
         return shortened(self._explain(refusal, self.state))
 
-    def refuse(self, item: QueuedPod, message: str, nominated: str, *, soon: bool) -> None:
+    def refuse(self, item: QueuedPod, message: str, nominated: str | None, *, soon: bool) -> None:
         """Write why a pod waits."""
         if not soon:
             self._tell(item, message, nominated)
@@ -264,7 +264,7 @@ class Scheduler:
 
         self.manager.engine.after(EARLY, still)
 
-    def _tell(self, item: QueuedPod, message: str, nominated: str = "") -> None:
+    def _tell(self, item: QueuedPod, message: str, nominated: str | None = None) -> None:
         """Write the reason why a waiting pod has no node."""
         pod = item.pod
         if self.queue.get(pod.uid) is not item or pod.uid in self.state.placed:

@@ -55,7 +55,7 @@ class PodObserver(Protocol):
         """A pod has left its node."""
         ...
 
-    def pod_refused(self, uid: str, nominated: str) -> None:
+    def pod_refused(self, uid: str, nominated: str | None) -> None:
         """There is no place for a pod; on a node that it is nominated for there will be."""
         ...
 
@@ -304,7 +304,7 @@ class FastSimulation:
         """Return kube-scheduler's sentence alone."""
         return refusal.message
 
-    def refuse(self, item: QueuedPod, message: str, nominated: str, *, soon: bool) -> None:
+    def refuse(self, item: QueuedPod, message: str, nominated: str | None, *, soon: bool) -> None:
         """Record why a pod waits."""
         if not soon:
             task = self.tasks.by_uid[item.pod.uid]

@@ -218,11 +218,13 @@ class FastPools:
         if self.autoscaler is not None:
             self.autoscaler.pod_moved(node)
 
-    def pod_refused(self, uid: str, nominated: str) -> None:
+    def pod_refused(self, uid: str, nominated: str | None) -> None:
         """Take note that there is no place for a pod, or will be one by preemption."""
         self._refused.add(uid)
         if nominated:
             self._promised[uid] = nominated
+        elif nominated is not None:
+            self._promised.pop(uid, None)
         if self.autoscaler is not None:
             self.autoscaler.pod_refused(uid)
 
