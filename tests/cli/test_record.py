@@ -59,6 +59,24 @@ def test_a_replay_under_another_release_tells_what_it_drops(tmp_path):
     assert "'1.9' is not a known release of Kubernetes" in refused.stderr
 
 
+def test_a_replay_with_other_gates_tells_what_is_dropped(tmp_path):
+    nodes = [{"name": "n", "cpu": 4, "gpus": 1, "model": "a"}]
+    _, week = recorded(tmp_path, SMALL | {"fleet": {"nodes": nodes}})
+    off = "DRAConsumableCapacity=false"
+    result = run("replay", week, "--feature-gates", off)
+    assert result.exit_code == 0, result.output
+    drops = "drops ResourceSlice spec.devices.*.allowMultipleAllocations: its feature gate is off"
+    assert f"note: what-if: 1.36 {drops}" in result.stderr
+    on = run("replay", week, "--feature-gates", "DRAConsumableCapacity=true")
+    assert "what-if" in on.stdout
+    assert drops not in on.stderr
+    older = run("replay", week, "--feature-gates", off, "--kubernetes-version", "1.35")
+    assert f"note: what-if: 1.35 {drops}" in older.stderr
+    unknown = run("replay", week, "--feature-gates", "Nonsense=true")
+    assert unknown.exit_code == 2
+    assert "unknown feature gate 'Nonsense'" in unknown.stderr
+
+
 def test_a_replay_as_data_and_as_pages(week, tmp_path):
     out = tmp_path / "out"
     result = run("replay", week, "-o", "json", "--write", out, "--scheduler", "packing")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from dralab.cli._components import RELEASE, release_of
+from dralab.cli._components import GATES, RELEASE, features_of, release_of
 from dralab.cli._options import EXISTING, FOLDER, arg, opt, options
 from dralab.cli._output import echo_json, echo_table, formats
 from dralab.cli._runs import bad_input, watched
@@ -34,6 +34,7 @@ NUMBERS: Final = (
   dralab replay week.dralab --scheduler fgd --write out/
   dralab replay week.dralab --add h100=2
   dralab replay week.dralab --kubernetes-version 1.33
+  dralab replay week.dralab --feature-gates DRAConsumableCapacity=false
   dralab ui week.dralab
 """
 )
@@ -49,6 +50,7 @@ def replay(
         metavar="SHAPE|NODE=COUNT",
     ),
     kubernetes_version: str = RELEASE,
+    feature_gates: str = GATES,
     seed: int | None = opt("The seed of random choices, in place of the scenario's."),
     write: Path | None = opt("Write tables, reports and comparisons to this directory.", FOLDER),
     everything: bool = opt(f"List all differences, not {SHOWN}.", flags="--all"),
@@ -58,8 +60,8 @@ def replay(
 
     First dralab's scheduler decides on the same nodes about the same pods: how near it comes to
     what happened is the fidelity, and differences have their reason where one is known. Then, with
-    --scheduler, --add or --kubernetes-version, the same pods arrive there. They take as long as
-    they took.
+    --scheduler, --add, --kubernetes-version or --feature-gates, the same pods arrive there. They
+    take as long as they took.
     """
     from dralab.capacity.changes import UnknownName
     from dralab.simulation import fidelity
@@ -67,7 +69,8 @@ def replay(
     from dralab.simulation.scenario.recorded import history_of
 
     release = release_of(kubernetes_version)
-    changed = bool(scheduler or add or release)
+    features_of(feature_gates, release)
+    changed = bool(scheduler or add or release or feature_gates)
     with bad_input():
         history = history_of(file)
         same, own = _own(file, seed)
@@ -76,7 +79,11 @@ def replay(
     if changed:
         with bad_input(), refusing(UnknownName, kind=click.UsageError):
             other = scenarios.load(
-                file, seed=seed, scheduler=scheduler or own, version=release or None
+                file,
+                seed=seed,
+                scheduler=scheduler or own,
+                version=release or None,
+                feature_gates=feature_gates or None,
             )
             added = [counted(each) for each in add]
             other = replace(other, fleet=fidelity.with_nodes(other.fleet, added))

@@ -36,6 +36,7 @@ def simulate(
     fleet: Mapping[str, Any] | None = None,
     engine: str | None = None,
     version: str | None = None,
+    feature_gates: str | None = None,
     progress: Progress | None = None,
 ) -> "Run":
     """Run a scenario to its end and return the result.
@@ -46,9 +47,9 @@ def simulate(
     another public trace (`.csv`), or a pandas.DataFrame with a pod a row, columns named as the
     fields of `workload.pods` (without a `name`, pods are numbered). A workload
     alone needs a `fleet`, the field of that name of a scenario: `{"hosts": 128}`. `scheduler` (a
-    name, `file.py:Class`, or a class of a `Policy`), `seed` and `version` (the release of
-    Kubernetes, such as "1.34") replace what the scenario says. A
-    class of yours runs in an `engine`: "fast" (the default), "ticks", "cluster" (the whole of
+    name, `file.py:Class`, or a class of a `Policy`), `seed`, `version` (the release of Kubernetes,
+    such as "1.34") and `feature_gates` ("A=true,B=false") replace what the scenario says. A class
+    of yours runs in an `engine`: "fast" (the default), "ticks", "cluster" (the whole of
     `dralab up`), "batch" (jobs on machines, and the default for them) or "rounds" (trainings, and
     the default where the scenario has a `round`). `progress` gets the
     simulated seconds, the tasks that are over, and all tasks; the last time at the end. Without it,
@@ -58,7 +59,13 @@ def simulate(
     with its file and field.
     """
     found = load(
-        scenario, scheduler=scheduler, seed=seed, fleet=fleet, engine=engine, version=version
+        scenario,
+        fleet=fleet,
+        scheduler=scheduler,
+        seed=seed,
+        engine=engine,
+        version=version,
+        feature_gates=feature_gates,
     )
     with progress_line(found.name) as line, _asked_to_stop() as stop:
 
@@ -100,22 +107,19 @@ def _asked_to_stop() -> Iterator[Callable[[], bool]]:
 def load(
     scenario: str | PathLike[str] | Mapping[str, Any] | Scenario,
     *,
+    fleet: Mapping[str, Any] | None = None,
     scheduler: str | type | None = None,
     seed: int | None = None,
-    fleet: Mapping[str, Any] | None = None,
-    engine: str | None = None,
-    version: str | None = None,
+    **how: Any,
 ) -> Scenario:
     """Return the scenario of `simulate`."""
     _check(scenario, scheduler, seed)
+    how |= {"scheduler": scheduler, "seed": seed}
     if isinstance(scenario, Scenario):
-        if any(each is not None for each in (scheduler, seed, fleet, engine, version)):
+        if any(each is not None for each in (fleet, *how.values())):
             raise ValueError("a Scenario is whole: give these to what it was loaded from")
         return scenario
     here = Path("scenario")
-    how: dict[str, Any] = {
-        "seed": seed, "scheduler": scheduler, "engine": engine, "version": version,
-    }  # fmt: skip
     if isinstance(scheduler, type):
         how |= {"scheduler": scheduler.__name__, "policy": scheduler}
     is_alone = hasattr(scenario, "to_dict") or (

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from dralab.api.releases import MIXED
+from dralab.api.releases import DEFAULT, MIXED
+from dralab.api.resource.features import Features, GateError, of_simulations, with_gates
 from dralab.drivers.faults import parse as parse_fault
 from dralab.kernel.clock import SECOND
 from dralab.scenarios import code
@@ -106,6 +107,8 @@ class Scenario:
     pools: tuple[ScenarioPool, ...] = ()
     autoscaler: Rules = field(default_factory=ClusterAutoscalerRules)
     version: str = MIXED
+    # The gates of that release that are on; None: those that simulations have on.
+    features: Features | None = None
     round: int | None = None
 
     @property
@@ -218,6 +221,11 @@ SCENARIO: Final = Table(
         "name": label("Of the run; default: the name of the file."),
         "seed": whole("The same scenario and seed give the same bytes.", default=0),
         "version": release(" It takes objects, and decides, as its API and its gates say."),
+        "feature_gates": label(
+            f"Gates of that release (of {DEFAULT} without one) to enable or disable, as text: "
+            "`A=true,B=false`.",
+            default="",
+        ),
         "fleet": row(
             fleet.FLEET, "The nodes that are there; needed without `pools`.", always=False
         ),
@@ -293,8 +301,9 @@ def load(
     policy: Callable[[], Any] | None = None,
     engine: str | None = None,
     version: str | None = None,
+    feature_gates: str | None = None,
 ) -> Scenario:
-    """Return the scenario of a file; `seed`, `scheduler` and `version` replace what it says.
+    """Return the scenario of a file; what is given of its fields replaces what it says.
 
     `content` stands for that of the file, which need not be there then; a recording, or a
     snapshot, is fleet and workload. A `policy` schedules in
@@ -304,8 +313,9 @@ def load(
     if content is None:
         content = _of_cluster(path)
     fields = load_fields(path) if content is None else Fields(FieldSource(path), "", content)
-    if version is not None:
-        fields.value["version"] = version
+    for name, asked in (("version", version), ("feature_gates", feature_gates)):
+        if asked is not None:
+            fields.value[name] = asked
     if change is not None:
         change(fields)
     given = SCENARIO.read(fields)
@@ -344,10 +354,7 @@ def load(
             "scheduler",
             f"{decides} replays no recording: choose {OWN}, {FAST}, or a policy for pods",
         )
-    if given.version != MIXED and decides in NOT_REPLAYED:
-        raise given.error(
-            "version", f"{decides} has no release: choose {OWN}, {FAST}, or a policy for pods"
-        )
+    kubernetes, features = _release(given, decides)
     autoscaler, machines_to_come = pools.autoscaled(given, pools.read(given.pools, problems))
     conditions = _conditions(given, machines, used_seed)
     if conditions.until is None:
@@ -370,7 +377,8 @@ def load(
         engine=used_engine,
         pools=machines_to_come,
         autoscaler=autoscaler,
-        version=given.version,
+        version=kubernetes,
+        features=features,
         round=given.round,
     )
 
@@ -400,6 +408,24 @@ def _fleet(given: Given, scheduler: str, problems: InputProblems) -> ScenarioFle
     if not given.pools:
         raise given.error("fleet", "must be given, or `pools`")
     return ScenarioFleet()
+
+
+def _release(given: Given, decides: str) -> tuple[str, Features | None]:
+    """Return the release of Kubernetes, and the gates that are on where some are switched."""
+    where, gates = "version" if given.version != MIXED else "feature_gates", given.feature_gates
+    if given.version == MIXED and not gates:
+        return MIXED, None
+    if decides in NOT_REPLAYED:
+        raise given.error(
+            where, f"{decides} has no release: choose {OWN}, {FAST}, or a policy for pods"
+        )
+    release = given.version or DEFAULT
+    if not gates:
+        return release, None
+    try:
+        return release, with_gates(gates, of_simulations(release), release)
+    except GateError as error:
+        raise given.error("feature_gates", str(error)) from None
 
 
 def _tick(given: Given, machines: ScenarioFleet, scheduler: str) -> int:
@@ -515,7 +541,8 @@ def digest(scenario: Scenario) -> str:
     parts = (
         scenario.seed, scenario.scheduler, scenario.conditions, scenario.energy, nodes,
         fleet.platform, fleet.objects, fleet.running, fleet.changes, scenario.work, scenario.tick,
-        scenario.engine, pools, scenario.autoscaler, scenario.version, scenario.round,
+        scenario.engine, pools, scenario.autoscaler, scenario.version,
+        sorted(scenario.features or ()), scenario.round,
     )  # fmt: skip
     return checkpoints.digest(parts, files)
 

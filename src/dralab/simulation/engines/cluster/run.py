@@ -77,7 +77,9 @@ class ClusterRun:
         self.scenario = scenario
         how = scenario.conditions
         # During the run, one sentence about each waiting pod; at the end, everything.
-        self.cluster = SimulatedCluster(seed=scenario.seed, version=scenario.version, brief=True)
+        self.cluster = SimulatedCluster(
+            seed=scenario.seed, version=scenario.version, features=scenario.features, brief=True
+        )
         assert self.cluster.scheduler is not None  # noqa: S101 - it is not left out
         self.scheduler = self.cluster.scheduler
         self.work = scenario.pods()

@@ -100,7 +100,10 @@ class AdmittedObjects:
         self.gpus = gpus
         self.pods = scenario.pods()
         self.cluster = SimulatedCluster(
-            seed=scenario.seed, version=scenario.version, without=(SCHEDULER, CONTROLLERS)
+            seed=scenario.seed,
+            version=scenario.version,
+            features=scenario.features,
+            without=(SCHEDULER, CONTROLLERS),
         )
         self.release = scenario.version
         self.created = CreatedObjects(self.cluster, counted=scenario.fleet.counted)
