@@ -178,8 +178,8 @@ def test_a_mistake_in_a_list_is_shown_with_its_own_line(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["snapshto"], "No such command 'snapshto'. Did you mean 'snapshot'?"),
-        (["simulate", "rnu"], "No such command 'rnu'. Did you mean 'run'?"),
+        (["snapshto"], "No such command 'snapshto'; did you mean 'snapshot'?"),
+        (["simulate", "rnu"], "No such command 'rnu'; did you mean 'run'?"),
         (["frobnicate"], "No such command 'frobnicate'."),
     ],
 )

@@ -35,7 +35,8 @@ def test_an_unknown_name_is_refused():
     result = CliRunner().invoke(main, ["incident", "nothing"])
 
     assert result.exit_code == 2
-    assert "no incident is named 'nothing'; `dralab incident` lists them" in result.output
+    assert "'nothing' is not one of the" in result.output
+    assert "See `dralab incident`" in result.output
 
 
 @pytest.mark.parametrize("options", [["--check"], ["--hint", "1"]])

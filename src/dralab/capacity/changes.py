@@ -4,7 +4,6 @@ Each change is applied to a model and returns the pods that lose their place. Na
 there are `UnknownName`: a question about a node that does not exist has no answer.
 """
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol
@@ -20,6 +19,7 @@ from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.state import PodPlacement
 from dralab.values import patches
 from dralab.values.json_types import JsonDict, JsonObject
+from dralab.values.near_names import did_you_mean
 from dralab.values.records import dataclass
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -29,9 +29,7 @@ class UnknownName(ValueError):  # noqa: N818 - it says what happened
     """A change names something that does not exist; `known` are the names that do."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        near = difflib.get_close_matches(name, list(known), n=2)
-        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-        super().__init__(f"no {kind} {name!r}{hint}")
+        super().__init__(f"no {kind} {name!r}{did_you_mean(name, list(known))}")
 
 
 class SupposedChange(Protocol):

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar, get_args, get_origin
 
 import click
 
+from dralab.values.near_names import did_you_mean
 from dralab.values.records import dataclass
 
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
@@ -90,8 +91,17 @@ def arg(kind: Kind = None, **more: Any) -> Any:
     return DeclaredOption(make)
 
 
+class Names(click.Choice[str]):
+    """One of some names; the error about another asks which one is meant."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """Return the error."""
+        told = super().get_invalid_choice_message(value, ctx).removesuffix(".")
+        return told + (did_you_mean(str(value), self.choices) or ".")
+
+
 def _type_of(kind: Any) -> Any:
-    return click.Choice(kind) if isinstance(kind, Sequence) else kind
+    return Names(kind) if isinstance(kind, Sequence) else kind
 
 
 def options(command: Command) -> Command:

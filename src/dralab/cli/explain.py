@@ -18,7 +18,7 @@ from dralab.cli.errors import refusing
 from dralab.cli.generations import READABLE
 from dralab.explanation.answers import NoResult, already_allocated, answers
 from dralab.explanation.codes import CODES, code_text
-from dralab.explanation.names import similar
+from dralab.values.near_names import did_you_mean
 
 
 @click.command(
@@ -89,12 +89,8 @@ def _of_code(code: str, output: str) -> None:
     """Print what a code means; UsageError with the nearest one."""
     name = code.upper()
     if name not in CODES:
-        near = similar(name, CODES)
-        raise click.UsageError(
-            f"no code {code!r}; did you mean {near}?"
-            if near
-            else f"no code {code!r}; there are {', '.join(CODES)}"
-        )
+        hint = did_you_mean(name, CODES)
+        raise click.UsageError(f"no code {code!r}{hint or '; there are ' + ', '.join(CODES)}")
     found = CODES[name]
     if output == "json":
         echo_json(asdict(found))

@@ -15,6 +15,7 @@ from dralab.cli._output import echo_json, formats
 from dralab.cli._terminal import echo
 from dralab.cli.apiserver import serve
 from dralab.cli.errors import UnusableInput
+from dralab.values.near_names import not_one_of
 
 if TYPE_CHECKING:
     from dralab.cluster import Cluster
@@ -68,7 +69,7 @@ def incident(
         found = incidents.read(name)
     except KeyError:
         raise click.BadParameter(
-            f"no incident is named {name!r}; `dralab incident` lists them", param_hint="NAME"
+            not_one_of(name, incidents.names(), "`dralab incident`"), param_hint="NAME"
         ) from None
     if hint:
         for text in found.hints[:hint]:

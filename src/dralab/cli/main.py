@@ -100,10 +100,11 @@ class LazyGroup(click.Group):
         """Find the command of some arguments; a mistyped one gets a suggestion."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            from difflib import get_close_matches  # only for who mistyped
+            from dralab.values.near_names import did_you_mean
 
-            near = " or ".join(map(repr, get_close_matches(name, self.list_commands(ctx), n=2)))
-            ctx.fail(f"No such command {name!r}." + (f" Did you mean {near}?" if near else ""))
+            ctx.fail(
+                f"No such command {name!r}{did_you_mean(name, self.list_commands(ctx)) or '.'}"
+            )
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:

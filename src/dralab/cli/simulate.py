@@ -31,6 +31,21 @@ def simulate() -> None:
 
 @simulate.command()
 @options
+def schedulers(*, output: str = formats("table", "json")) -> None:
+    """List the schedulers of simulations.
+
+    A class of yours, file.py:Class, and `external` for your own program are schedulers, too.
+    """
+    from dralab.simulation.scenario.schedulers import FOR
+
+    if output == "json":
+        echo_json([{"name": name, "for": what} for name, what in FOR])
+        return
+    echo_table([("NAME", "SCHEDULES"), *FOR])
+
+
+@simulate.command()
+@options
 def campaign(
     *,
     file: Path = arg(FILE),

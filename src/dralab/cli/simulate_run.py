@@ -29,6 +29,7 @@ from dralab.simulation.input_files import (
     TRACE,
     InputFiles,
 )
+from dralab.values.near_names import not_one_of
 
 if TYPE_CHECKING:
     from dralab.simulation.engines.batch.engine import BatchSimulation
@@ -66,10 +67,9 @@ class RunOptions:
 
     def decider(self, known: Sequence[str], usual: str) -> str:
         """Return the scheduler, one of those that are known. BadParameter."""
-        if self.scheduler not in {None, *known}:
-            raise click.BadParameter(
-                f"{self.scheduler!r} is not one of {', '.join(known)}", param_hint="--scheduler"
-            )
+        if self.scheduler is not None and self.scheduler not in known:
+            problem = not_one_of(self.scheduler, known)
+            raise click.BadParameter(problem, param_hint="--scheduler")
         return self.scheduler or usual
 
     @property

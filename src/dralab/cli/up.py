@@ -218,10 +218,11 @@ def _check_system_pods(wanted: "NodeOptions") -> None:
 
 def _check_fleet(fleet: str) -> None:
     from dralab.fleet import shapes
+    from dralab.values.near_names import not_one_of
 
     if fleet not in shapes.names():
         raise click.BadParameter(
-            f"unknown shape {fleet!r}; known: {', '.join(shapes.names())}", param_hint="--fleet"
+            f"unknown shape: {not_one_of(fleet, shapes.names())}", param_hint="--fleet"
         )
 
 

@@ -18,6 +18,7 @@ from dralab.fleet.model import (
     SamplePool,
 )
 from dralab.kernel.randomness import Randomness
+from dralab.values.near_names import did_you_mean
 from dralab.values.version import Version
 
 # size → (NUMA nodes, devices per NUMA node)
@@ -36,7 +37,8 @@ class UnknownShape(ValueError):  # noqa: N818 - it says what happened
     """An unknown shape."""
 
     def __init__(self, shape: str) -> None:
-        super().__init__(f'unknown shape "{shape}"; known shapes: {", ".join(names())}')
+        hint = did_you_mean(shape, names())
+        super().__init__(f'unknown shape "{shape}"{hint or ";"} known shapes: {", ".join(names())}')
         self.shape = shape
 
 

@@ -19,6 +19,7 @@ from dralab.lab.runs import simulate
 from dralab.lab.view import Lab
 from dralab.simulation.scenario.schedulers import BUILT_IN
 from dralab.simulation.scenario.schedulers import EXTERNAL as PROGRAM
+from dralab.values.near_names import not_one_of
 
 MOST_ROWS: Final = 50
 MOST_NODES: Final = 10_000
@@ -108,7 +109,7 @@ class AgentTools:
         if len(scenario) > LONGEST_SCENARIO:
             raise ValueError(f"scenario: is longer than {LONGEST_SCENARIO} characters")
         if scheduler and scheduler not in BUILT_IN:
-            raise ValueError(f"scheduler: {scheduler!r} is not one of {', '.join(BUILT_IN)}")
+            raise ValueError(f"scheduler: {not_one_of(scheduler, BUILT_IN)}")
         with (
             self._lock,
             ProcessPoolExecutor(1, get_context("spawn"), _limited, (SECONDS, MEMORY)) as pool,

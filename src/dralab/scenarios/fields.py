@@ -8,6 +8,7 @@ from typing import Any, Final
 from dralab.api.yaml_documents import YamlError, documents
 from dralab.kernel.durations import duration
 from dralab.scenarios.errors import InputError, content_of, inside
+from dralab.values.near_names import not_one_of
 from dralab.values.quantity import QuantityError, parse_any
 
 LARGEST_SCENARIO: Final = 256 << 20
@@ -95,7 +96,7 @@ class Fields:
         """Return one of the known names."""
         value = self.text(key)
         if value not in known:
-            raise self.error(key, f"{value!r} is not one of {', '.join(known)}")
+            raise self.error(key, not_one_of(value, known))
         return value
 
     def number(self, key: str, *, least: float = 0.0) -> float:

@@ -13,7 +13,7 @@ from dralab.api.releases import MIXED, ReleaseError, parse
 from dralab.kernel.durations import UNITS
 from dralab.scenarios.errors import InputError
 from dralab.scenarios.fields import Fields
-from dralab.values import json_schema
+from dralab.values import json_schema, near_names
 from dralab.values.json_schema import FLAG, TEXT, JsonSchema, any_of, mapping, one_of_fields
 
 _UNIT: Final = "|".join(sorted(UNITS, key=lambda unit: (-len(unit), unit)))
@@ -295,4 +295,4 @@ def not_one_of(known: Collection[str]) -> Check:
     >>> not_one_of(["a", "b"])("c")
     "'c' is not one of a, b"
     """
-    return lambda text: "" if text in known else f"{text!r} is not one of {', '.join(known)}"
+    return lambda text: "" if text in known else near_names.not_one_of(text, known)

@@ -274,7 +274,7 @@ def test_a_campaign_may_ask_the_whole_cluster(files):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (GRID.replace("fgd", "magic"), "'magic' is not a scheduler"),
+        (GRID.replace("fgd", "magic"), "'magic' is not one of the"),
         (GRID.replace("busy", "lost"), "there is no file"),
         (GRID.replace("busy.yaml", "../x.yaml"), "outside the folder"),
         (GRID.replace("{from: 1, count: 3}", "[one]"), "whole numbers"),

@@ -13,7 +13,7 @@ from dralab.simulation.policies.shipping import ShippedPolicy
 from dralab.simulation.results import metrics
 from dralab.simulation.scenario import scenario
 from dralab.simulation.scenario.scenario import DECIDES, Scenario, digest
-from dralab.simulation.scenario.schedulers import BUILT_IN, EXTERNAL
+from dralab.simulation.scenario.schedulers import BUILT_IN, EXTERNAL, unknown_scheduler
 from dralab.values.json_schema import (
     FILE,
     TEXT,
@@ -162,7 +162,7 @@ def read(path: Path) -> Campaign:
     schedulers, seeds = given.schedulers, given.seeds
     for name in schedulers:
         if name not in {*BUILT_IN, EXTERNAL} and not code.is_file(name):
-            raise given.error("schedulers", f"{name!r} is not a scheduler for campaigns")
+            raise given.error("schedulers", unknown_scheduler(name))
     cases = [
         CampaignCase(file, name, seed)
         for file in given.scenarios

@@ -59,6 +59,7 @@ from dralab.simulation.scenario.schedulers import (
     ROUNDS,
     TICKS,
     TICKS_PREEMPTION,
+    unknown_scheduler,
 )
 from dralab.simulation.scenario.simulator_config import TickConfig
 from dralab.simulation.scenario.workload import ScenarioWorkload, openb_pods
@@ -323,8 +324,7 @@ def load(
     chosen, used_engine = scheduler or own_scheduler, engine or own_engine or ""
     if policy is None and chosen not in {*BUILT_IN, EXTERNAL}:
         if not code.is_file(chosen):
-            known = ", ".join([*BUILT_IN, EXTERNAL, "file.py:Class"])
-            raise given.error("scheduler", f"{chosen!r} is not one of {known}")
+            raise given.error("scheduler", unknown_scheduler(chosen))
         code.check(chosen, path)
     in_rounds = {*ROUNDS, "rounds"}
     own = policy is not None or code.is_file(chosen)

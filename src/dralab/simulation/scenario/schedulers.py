@@ -3,6 +3,7 @@
 from typing import Final
 
 from dralab.allocation.policy.policies import POLICIES as ALLOCATION_POLICIES
+from dralab.values.near_names import not_one_of
 
 # Rigid jobs on machines: `engines.batch`.
 JOBS: Final = (
@@ -38,3 +39,20 @@ BUILT_IN: Final = (*JOBS, *PODS, *ALLOCATION, *TICKS, *ROUNDS, FAST, OWN)
 # What runs a class of a user's own: without a server, tick by tick, in a whole cluster, for jobs,
 # in rounds of time slices.
 ENGINES: Final = ("fast", "ticks", "cluster", "batch", "rounds")
+# What each of them schedules.
+FOR: Final = (
+    *((name, "jobs on machines") for name in JOBS),
+    *((name, "pods, by the node they choose") for name in PODS),
+    *((name, "pods with claims, by the devices they choose") for name in ALLOCATION),
+    *((name, "pods, as k8s-cluster-simulator does") for name in TICKS),
+    *((name, "trainings in rounds, and pods with whole GPUs") for name in ROUNDS),
+    (FAST, "pods, as kube-scheduler does"),
+    (OWN, "pods and their controllers, in a whole cluster"),
+    (EXTERNAL, "pods, by a program of yours"),
+)
+
+
+def unknown_scheduler(name: str) -> str:
+    """Return why a scheduler is refused."""
+    listed = "`dralab simulate schedulers`, or give file.py:Class"
+    return not_one_of(name, [*BUILT_IN, EXTERNAL], listed)
