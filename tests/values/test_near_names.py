@@ -37,7 +37,7 @@ def test_nothing_is_suggested_for_what_is_like_nothing():
         (["generate", "h10"], "unknown shape \"h10\"; did you mean 'h100'"),
         (["up", "--fleet", "h10"], "did you mean 'h100'"),
         (["allocate", "-f", "x", "--policy", "packk"], "did you mean 'pack'?"),
-        (["simulate", "campain"], "No such command 'campain'; did you mean 'campaign'?"),
+        (["simulate", "scheduler"], "No such command 'scheduler'; did you mean 'schedulers'"),
         (["explain", "--code", "DRA99"], "did you mean 'DRA"),
     ],
 )
