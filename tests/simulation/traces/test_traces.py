@@ -97,6 +97,17 @@ FILES = {
         '5,u9,1609459200,0,1609459260,1609462860,1440,2,"1=80,2=340000,4=2,5=80,1002=4",3\n'
         "6,u9,1609459230,0,0,1609459240,1440,0,,4\n"
     ),
+    "cluster_log.csv": (
+        "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
+        "1425511,uXBbc,vcJkd,1,1,1,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:41:01,2020-06-10 04:55:09,36848,0\n"
+        "1425512,uVMrF,vchbv,16,64,2,FAILED,2020-06-09 18:41:27,2020-06-09 18:41:27,2020-06-09 18:45:36,249,0\n"
+        "1425513,uzqls,vcpDC,0,4,1,CANCELLED,2020-06-09 18:41:28,,,0,0\n"
+    ),
+    # Lucid's: what it measured of a job is at the end, and there is no number of nodes.
+    "cluster_full_log.csv": (
+        "job_id,user,vc,jobname,gpu_num,cpu_num,state,submit_time,duration,dataset,model\n"
+        "7,uVMrF,vchbv,j,16,64,COMPLETED,2020-09-01 00:00:05,30,ImageNet,ResNet18\n"
+    ),
 }  # fmt: skip
 
 
@@ -191,6 +202,21 @@ def test_a_job_of_slurm_has_an_equal_part_on_each_node(trace):
     assert (pods["5-0"].memory, pods["5-0"].request.models) == (170_000 << 20, "volta")
 
 
+@pytest.mark.parametrize("name", ["cluster_log.csv", "cluster_full_log.csv"])
+def test_a_wide_job_of_helios_is_a_gang(trace, name):
+    pods = pods_of(trace(name))
+    [wide] = {pod.gang for pod in pods.values() if pod.gang}
+    seconds = 249 if name == "cluster_log.csv" else 30
+    arrives = 26 if name == "cluster_log.csv" else 0
+    found = told(pods)
+    assert [found.pop(f"{wide}-{n}") for n in (0, 1)] == [
+        (arrives, seconds, 32_000, 8, 1000, wide)
+    ] * 2
+    if found:
+        assert found == {"1425511": (0, 36_848, 1000, 1, 1000, "")}
+        assert (pods["1425511"].queue, pods["1425511"].user) == ("vcJkd", "uXBbc")
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new", "message"),
     [
@@ -210,6 +236,8 @@ def test_a_job_of_slurm_has_an_equal_part_on_each_node(trace):
         ("instance_events-000.json", '{"time": "9000000", "type": "6"', "{", ":5: is not JSON"),
         ("slurm-log.csv", "1=80,2=340000", "1=80;2=340000", ":2: tres_alloc: '1=80;2=340000"),
         ("slurm-log.csv", "1002=4", "1002=400", ":2: tres_alloc: has 200 GPUs a node"),
+        ("cluster_log.csv", "2020-06-09 18:41:27", "soon", ":3: submit_time: 'soon' is not a time"),
+        ("cluster_log.csv", "vchbv,16,", "vchbv,600,", ":3: gpu_num: is 300 GPUs a node"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_named_with_file_line_and_field(trace, name, old, new, message):

@@ -31,8 +31,8 @@ ROUNDS: Final = tuple(
     for name in (
         "fifo", "fifo-fit", "fewest-gpus", "shortest", "shortest-service", "las", "las-2d",
         "gittins-2d", "max-min", "max-min-agnostic", "finish-time", "finish-time-agnostic",
-        "makespan", "makespan-agnostic", "allox", "gandiva", "throughput", "optimus", "pollux",
-        "sia",
+        "makespan", "makespan-agnostic", "allox", "gandiva", "fifo-shares", "fifo-shares-agnostic",
+        "pop-max-min", "pop-finish-time", "pop-makespan", "throughput", "optimus", "pollux", "sia",
     )
 )  # fmt: skip
 BUILT_IN: Final = (*JOBS, *PODS, *ALLOCATION, *TICKS, *ROUNDS, FAST, OWN)

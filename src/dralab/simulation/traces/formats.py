@@ -15,7 +15,7 @@ import orjson
 from dralab.files.reading import open_file
 from dralab.scenarios.errors import InputError, InputProblems
 from dralab.simulation.lifecycle.model import Pod
-from dralab.simulation.traces import alibaba, google, philly, supercloud
+from dralab.simulation.traces import alibaba, google, helios, philly, supercloud
 from dralab.simulation.workloads.openb import GpuNode
 
 HEAD: Final = 64 * 1024
@@ -48,6 +48,7 @@ FORMATS: Final = (
     TraceFormat("Google 2019", "pods", google.INSTANCE, google.pods),
     TraceFormat("Google 2019", "nodes", google.MACHINE, google.nodes),
     TraceFormat("MIT Supercloud", "pods", supercloud.JOB, supercloud.pods),
+    TraceFormat("Helios", "pods", helios.JOB, helios.pods),
 )
 
 

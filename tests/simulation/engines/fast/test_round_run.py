@@ -155,6 +155,7 @@ def test_every_name_has_a_policy():
     known = {
         *round_policies.QUEUES,
         *round_policies.SHARES,
+        *round_policies.POP,
         "throughput",
         "optimus",
         "pollux",
@@ -340,7 +341,7 @@ def test_a_wrong_answer_is_told_with_its_method(method, answer, told):
     [
         ({"steps": 1, "duration": 1}, {}, "must have exactly one of steps, duration, epochs"),
         ({"steps": 0}, {}, "steps: must be above 0"),
-        ({"steps": 1, "count": 10**9}, {}, "count: makes 1000000000 trainings: there may be 5000000"),
+        ({"steps": 1, "count": 10**9}, {}, "count: must be at most 5000000 and is 1000000000"),
         ({"steps": 1, "speeds": {"v100": 0}}, {}, r"speeds\.v100: must be above 0"),
         ({"steps": 1, "speeds": {"v100": {"0": 1}}}, {}, "is not a number of GPUs"),
         ({"steps": 1, "gpus": 3, "speeds": {"v100": {1: 1, 2: 2}}}, {}, "are for 1 to 2 GPUs, and it asks for 3"),

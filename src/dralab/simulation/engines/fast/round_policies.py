@@ -28,8 +28,10 @@ QUEUES: Final[Mapping[str, Callable[[Sequence[int]], Queue[Any]]]] = {
     "las-2d": lambda _: AttainedService(),
     "gittins-2d": lambda needs: AttainedService(gittins=Gittins(needs)),
 }
-# Those that divide the time of GPUs; `chance` draws pairs.
+# Those that divide the time of GPUs; `chance` draws pairs and types.
 SHARES: Final[Mapping[str, Callable[[random.Random], SharePolicy]]] = {
+    "fifo-shares": lambda _: shares.Fifo(),
+    "fifo-shares-agnostic": shares.AgnosticFifo,
     "max-min": lambda _: shares.MaxMin(),
     "max-min-agnostic": lambda _: shares.MaxMin(aware=False),
     "finish-time": lambda _: shares.FinishTimeFairness(),
@@ -39,6 +41,9 @@ SHARES: Final[Mapping[str, Callable[[random.Random], SharePolicy]]] = {
     "allox": lambda _: shares.AlloX(),
     "gandiva": shares.Gandiva,
 }
+# Those that POP computes in parts, each with a part of the GPUs of every model.
+POP: Final = {f"pop-{name}": name for name in ("max-min", "finish-time", "makespan")}
+PARTS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +74,11 @@ def policy_named(name: str, setting: RoundSetting) -> RoundPolicy[Any]:
         raise ValueError("needs rounds of a length, and `round` is 0")
     if name == "allox" and setting.widest > 1:
         raise ValueError(f"is for trainings of one GPU, and one asks for {setting.widest}")
-    if name in SHARES:
+    if name in SHARES or name in POP:
         if setting.measured:
             raise ValueError("divides by speeds: give `steps` or `duration`, not `epochs`")
         return TimeShares(
-            SHARES[name](setting.chance),
+            _in_parts(POP[name], setting) if name in POP else SHARES[name](setting.chance),
             setting.capacity,
             length=setting.length,
             chance=setting.chance,
@@ -95,3 +100,9 @@ def policy_named(name: str, setting: RoundSetting) -> RoundPolicy[Any]:
         return GeneticShares(setting.capacity[model] // gpus, gpus, draws)
     rules = SiaRules(penalties=setting.penalties)
     return GoodputShares(setting.of_a_node, setting.capacity, rules)
+
+
+def _in_parts(name: str, setting: RoundSetting) -> SharePolicy:
+    """Return a policy in parts, of which each has a GPU of every model."""
+    parts = min(PARTS, *setting.capacity.values())
+    return shares.InParts([SHARES[name](setting.chance) for _ in range(parts)], setting.chance)

@@ -69,6 +69,7 @@ class AgnosticFifo:
     def shares(self, asked: ShareRequest) -> Mapping[Unit, Floats]:
         """Return whole shares."""
         speeds = {job.number: row for job, row in zip(asked.jobs, asked.speeds, strict=True)}
+        self._leave_lost_places(asked)
         queue = [job for job in asked.jobs if job.number not in self._placed]
         free = asked.capacity.copy()
         for number in sorted(self._placed):
@@ -92,6 +93,17 @@ class AgnosticFifo:
                     left.remove(drawn)
         whole = np.eye(len(free))
         return {(number,): whole[model] for number, (model, _) in self._placed.items()}
+
+    def _leave_lost_places(self, asked: ShareRequest) -> None:
+        """Queue jobs again whose places are on nodes that went down; those without GPUs first."""
+        room = asked.capacity.copy()
+        for job in sorted(asked.jobs, key=lambda job: job.gpus is None):
+            if job.number in self._placed:
+                model, gpus = self._placed[job.number]
+                if gpus > room[model]:
+                    del self._placed[job.number]
+                else:
+                    room[model] -= gpus
 
     def _place(self, job: Progress, model: int, free: Floats) -> None:
         self._placed[job.number] = (model, job.job.gpus)

@@ -9,7 +9,6 @@ from statistics import fmean
 from typing import Final
 
 from dralab.kernel.clock import SECOND
-from dralab.simulation.engines.fast import share_policies as policies
 from dralab.simulation.engines.fast.round_policies import SHARES
 from dralab.simulation.engines.fast.rounds import Grant, RoundRules, RoundSimulation
 from dralab.simulation.engines.fast.speed_table import SpeedTable
@@ -20,8 +19,8 @@ ROUND: Final = 360 * SECOND
 MOST_IN_VAIN: Final = 5
 # By the authors' names; each is made with random numbers of a seed.
 POLICIES: Final[Mapping[str, Callable[[random.Random], SharePolicy]]] = {
-    "fifo": policies.AgnosticFifo,
-    "fifo_perf": lambda _: policies.Fifo(),
+    "fifo": SHARES["fifo-shares-agnostic"],
+    "fifo_perf": SHARES["fifo-shares"],
     "max_min_fairness": SHARES["max-min-agnostic"],
     "max_min_fairness_perf": SHARES["max-min"],
     "finish_time_fairness": SHARES["finish-time-agnostic"],
