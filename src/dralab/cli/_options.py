@@ -91,7 +91,7 @@ def arg(kind: Kind = None, **more: Any) -> Any:
     return DeclaredOption(make)
 
 
-class Names(click.Choice[str]):
+class NameChoice(click.Choice[str]):
     """One of some names; the error about another asks which one is meant."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
@@ -101,7 +101,7 @@ class Names(click.Choice[str]):
 
 
 def _type_of(kind: Any) -> Any:
-    return Names(kind) if isinstance(kind, Sequence) else kind
+    return NameChoice(kind) if isinstance(kind, Sequence) else kind
 
 
 def options(command: Command) -> Command:
