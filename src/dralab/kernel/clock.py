@@ -46,18 +46,18 @@ class ManualClock:
     """A clock that is advanced explicitly; the simulated engine and the tests drive it."""
 
     def __init__(self, start: int = 0) -> None:
-        self._now = start
+        self.time = Nanoseconds(start)
 
     def now(self) -> Nanoseconds:
         """Return the time it was last moved to."""
-        return Nanoseconds(self._now)
+        return self.time
 
     def advance_to(self, when: int) -> None:
         """Move forward to `when`; ValueError if that would be backward."""
-        if when < self._now:
-            raise ValueError(f"time cannot go backwards from {self._now} to {when}")
-        self._now = when
+        if when < self.time:
+            raise ValueError(f"time cannot go backwards from {self.time} to {when}")
+        self.time = Nanoseconds(when)
 
     def advance(self, nanoseconds: int) -> None:
         """Move forward by `nanoseconds`."""
-        self.advance_to(self._now + nanoseconds)
+        self.advance_to(self.time + nanoseconds)

@@ -68,12 +68,12 @@ class Events:
     def __init__(self, clock: ManualClock | None = None) -> None:
         self.clock = ManualClock() if clock is None else clock
         # Tuples, which are compared without calls of Python; no two numbers are the same.
-        self._heap: list[tuple[int, int, int, Event]] = []
+        self._heap: list[tuple[Nanoseconds, int, int, Event]] = []
         self._number = 0
 
     def now(self) -> Nanoseconds:
         """Return the time of the clock; `Events` is itself a `Clock`."""
-        return self.clock.now()
+        return self.clock.time
 
     def reserve(self, count: int) -> int:
         """Reserve numbers for later events, and return the first."""
@@ -86,20 +86,18 @@ class Events:
         Of one instant and priority, events come by their numbers: the next one, or one that was
         reserved.
         """
-        if when < self.clock.now():
-            raise ValueError(
-                f"cannot schedule an event at {when}: it is already {self.clock.now()}"
-            )
+        if when < self.clock.time:
+            raise ValueError(f"cannot schedule an event at {when}: it is already {self.clock.time}")
         # Its own, even if the garbage collector runs here and what it deletes puts an event in.
         if not number:
             self._number = number = self._number + 1
         event = Event(when, priority, number, call)
-        heapq.heappush(self._heap, (when, priority, number, event))
+        heapq.heappush(self._heap, (Nanoseconds(when), priority, number, event))
         return event
 
     def after(self, delay: int, call: Call, *, priority: int = NORMAL) -> Event:
         """Call `call` when `delay` nanoseconds have passed."""
-        return self.at(self.clock.now() + delay, call, priority=priority)
+        return self.at(self.clock.time + delay, call, priority=priority)
 
     @property
     def put_in(self) -> int:
@@ -108,8 +106,18 @@ class Events:
 
     def next_time(self) -> Nanoseconds | None:
         """Return when the next event happens; None if nothing is to come."""
-        self._drop_cancelled()
-        return Nanoseconds(self._heap[0][0]) if self._heap else None
+        heap = self._heap
+        while heap:
+            when, _, _, event = heap[0]
+            if event.call is not None:
+                return when
+            heapq.heappop(heap)
+        return None
+
+    def next_before(self, priority: int) -> bool:
+        """Return whether something of this instant comes before that priority."""
+        heap = self._heap
+        return bool(heap) and self.next_time() == self.clock.time and heap[0][1] < priority
 
     def step(self) -> bool:
         """Let the next event happen; False if there is none."""
@@ -121,13 +129,15 @@ class Events:
 
     def take_event(self) -> Call | None:
         """Move to the next event and return its call for the caller to make; None if none."""
-        self._drop_cancelled()
-        if not self._heap:
-            return None
-        when, _, _, event = heapq.heappop(self._heap)
-        self.clock.advance_to(when)
-        call, event.call = event.call, None
-        return call
+        heap = self._heap
+        while heap:
+            when, _, _, event = heapq.heappop(heap)
+            call = event.call
+            if call is not None:
+                event.call = None
+                self.clock.advance_to(when)
+                return call
+        return None
 
     def run(self, until: int | None = None) -> int:
         """Let events happen up to and including `until` (or all); return how many did.
@@ -148,8 +158,3 @@ class Events:
     def pending(self) -> list[Event]:
         """Return the events to come, in the order in which they will happen."""
         return [event for *_, event in sorted(self._heap) if not event.cancelled]
-
-    def _drop_cancelled(self) -> None:
-        heap = self._heap
-        while heap and heap[0][3].call is None:
-            heapq.heappop(heap)

@@ -73,7 +73,7 @@ class QueuedPod:
 class _Failure(NamedTuple):
     """The last failed try of a kind: what could help it, and when it was."""
 
-    awaits: ClusterChange
+    awaits: int
     when: int
 
 
@@ -157,7 +157,7 @@ class SchedulingQueue:
         if self._holding_up is not None:
             return None
         for heap in (self._backoff, self._errors):
-            while (item := self._first(heap)) is not None and heap[0][0][0] <= self._now():
+            while heap and (item := self._first(heap)) and heap[0][0][0] <= self._now():
                 self._activate(item)
         item = self._first(self._active) or self._first(self._backoff)
         return None if item is None else self._take(item, "trying")
@@ -185,7 +185,7 @@ class SchedulingQueue:
         self._note_failure(item)
         self._follow(item)
         item.kind = kind if kind is not None else uid
-        self._failures[item.kind] = _Failure(awaits, item.since)
+        self._failures[item.kind] = _Failure(awaits.value, item.since)
         if self._strict:
             self._activate(item)
             if self._holding_up is None or item.order <= self._holding_up.order:
@@ -223,13 +223,13 @@ class SchedulingQueue:
 
         `helps` says whether this very change may help a pod.
         """
-        held = self._holding_up
-        if held is not None and self._failures[held.kind].awaits & change:
+        held, changes = self._holding_up, change.value
+        if held is not None and self._failures[held.kind].awaits & changes:
             self._holding_up = None
             return 1
         moved = 0
         for kind in list(self._failed):
-            if not self._failures[kind].awaits & change:
+            if kind in self._led or not self._failures[kind].awaits & changes:
                 continue
             first = None if helps is None else self._first_of(kind)
             if helps is None or (first is not None and helps(first.pod)):
@@ -280,7 +280,7 @@ class SchedulingQueue:
         if item is None or kind in self._led:
             return 0
         if self.rank is not None:
-            item = self._rank_again(kind) or item
+            item = self._rank_again(kind, self.rank) or item
         item.leads = True
         self._led.add(kind)
         # The others of a kind count as tried with the one that was.
@@ -288,20 +288,18 @@ class SchedulingQueue:
         self._requeue(item, self._backoff)
         return 1
 
-    def _rank_again(self, kind: Hashable) -> QueuedPod | None:
+    def _rank_again(
+        self, kind: Hashable, rank: Callable[[PodInfo], tuple[float, ...]]
+    ) -> QueuedPod | None:
         """Return the first of the pods of a kind, as they are ranked now."""
         heap = self._failed[kind]
         waiting = [item for _, entry, uid in heap if (item := self._pods.get(uid)) is not None
                    and item.entry == entry]  # fmt: skip
         heap.clear()
         for item in waiting:
-            self._rank(item)
+            item.wish = rank(item.pod)
             heapq.heappush(heap, (item.order_in_kind, item.entry, item.pod.uid))
         return self._first(heap)
-
-    def _rank(self, item: QueuedPod) -> None:
-        if self.rank is not None:
-            item.wish = self.rank(item.pod)
 
     def _requeue(self, item: QueuedPod, backoff: _Heap) -> None:
         ends = item.backoff_ends()
@@ -311,7 +309,8 @@ class SchedulingQueue:
             self._put(item, "backoff", backoff, (ends, *item.order))
 
     def _activate(self, item: QueuedPod) -> None:
-        self._rank(item)
+        if self.rank is not None:
+            item.wish = self.rank(item.pod)
         if self._holding_up is not None and item.order < self._holding_up.order:
             self._holding_up = None
         self._put(item, "active", self._active, item.order)

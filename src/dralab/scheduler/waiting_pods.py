@@ -35,9 +35,11 @@ class WaitingPods:
         if item is None:
             return
         namespace = item.pod.key.namespace
-        _remove_waiter(self._by_group, NamespacedName(namespace, item.pod.group), uid)
-        for name in item.pod.claim_names:
-            _remove_waiter(self._by_claim, NamespacedName(namespace, name), uid)
+        if item.pod.group:
+            _remove_waiter(self._by_group, NamespacedName(namespace, item.pod.group), uid)
+        if self._by_claim:
+            for name in item.pod.claim_names:
+                _remove_waiter(self._by_claim, NamespacedName(namespace, name), uid)
         self.queue.remove_pod(uid)
         self._wake()
 

@@ -248,10 +248,10 @@ BINDING_CONDITIONS: Final = _devices(
 
 def lifted_by(reasons: Iterable[Reason]) -> ClusterChange:
     """Return the changes of which each may lift one of several reasons."""
-    found = ClusterChange.NOTHING
+    found = 0
     for reason in reasons:
-        found |= reason.lifted_by
-    return found
+        found |= reason.lifted_by.value
+    return ClusterChange(found)
 
 
 def insufficient(resource: str) -> Reason:

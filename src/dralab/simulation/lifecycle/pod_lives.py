@@ -155,7 +155,7 @@ class PodLives(Generic[Task]):
         """Advance through the stages of a life, up to the next one that takes time."""
         for number in range(first, len(self.stages)):
             stage = self.stages[number]
-            if stage.then == "start" and (gang := self._gangs.get(_gang_of(task))):
+            if stage.then == "start" and (gang := self._gang_with(task)):
                 task.stage, task.ready = number, True
                 self._start_together(gang, number)
                 return
@@ -231,7 +231,7 @@ class PodLives(Generic[Task]):
 
     def _count_over(self, task: Task) -> None:
         self.over += 1
-        if gang := self._gangs.get(_gang_of(task)):
+        if gang := self._gang_with(task):
             gang.remove(task)
 
     def _no_longer_wanted(self, key: str) -> None:
@@ -318,11 +318,15 @@ class PodLives(Generic[Task]):
             self._reach_end_of(self.stages[number], task)
             self._live(task, number + 1)
 
+    def _gang_with(self, task: Task) -> list[Task]:
+        """Return the gang of a pod that runs only together with others, as far as not over."""
+        return self._gangs.get((task.pod.namespace, task.pod.gang), []) if self._gangs else []
+
     def _others(self, task: Task) -> list[Task]:
         """Return the other pods of a gang that have nodes and are not over."""
         return [
             other
-            for other in self._gangs.get(_gang_of(task), ())
+            for other in self._gang_with(task)
             if other is not task and other.state in {"Bound", "Running"}
         ]
 
@@ -361,10 +365,6 @@ class PodLives(Generic[Task]):
     def _restore(self, name: str) -> None:
         self.site.restore(name)
         self.site.changed()
-
-
-def _gang_of(task: TaskRecord) -> tuple[str, str]:
-    return task.pod.namespace, task.pod.gang
 
 
 def _nothing(name: str) -> None:

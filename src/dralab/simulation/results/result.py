@@ -3,9 +3,12 @@
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, overload
+from typing import Any, Final, NamedTuple, overload
 
 from dralab.kernel.clock import SECOND
+
+# Rows of samples that are moved to columns together.
+MOST_ROWS: Final = 64
 
 
 class StateSample(NamedTuple):
@@ -31,10 +34,15 @@ class StateSample(NamedTuple):
 
 
 class SampleColumns(Sequence[StateSample]):  # noqa: PLW1641 - as lists, it has no hash
-    """Samples in columns of numbers, which take a fifth of the memory."""
+    """Samples in columns of numbers, which take a fifth of the memory.
+
+    The last rows are moved to the columns together: a run adds a row at each of its instants.
+    """
 
     def __init__(self, types: int) -> None:
-        self._last: StateSample | None = None
+        # What a sample holds, with the numbers of its types at the end.
+        self._rows: list[tuple[Any, ...]] = []
+        self._last: tuple[Any, ...] = ()
         fractions = {"fragmented", "joules"}
         self._columns: list[array[Any]] = [
             array("d" if name in fractions else "q") for name in StateSample._fields[:-1]
@@ -42,18 +50,32 @@ class SampleColumns(Sequence[StateSample]):  # noqa: PLW1641 - as lists, it has 
 
     def add(self, sample: StateSample) -> None:
         """Add a sample; it replaces one of the same time, and is dropped if nothing changed."""
-        last = self._last
-        if last is not None and last.when == sample.when:
-            for column in self._columns:
-                column.pop()
-        elif last is not None and last[1:] == sample[1:]:
+        self.add_row((*sample[:-1], *sample.types))
+
+    def add_row(self, row: tuple[Any, ...]) -> None:
+        """Add a sample as what it holds, with the numbers of its types at the end."""
+        last, rows = self._last, self._rows
+        if last and last[0] == row[0]:
+            if not rows:
+                for column in self._columns:
+                    column.pop()
+            else:
+                rows.pop()
+        elif last[1:] == row[1:]:
             return
-        self._last = sample
-        for column, value in zip(self._columns, (*sample[:-1], *sample.types), strict=True):
-            column.append(value)
+        self._last = row
+        rows.append(row)
+        if len(rows) >= MOST_ROWS:
+            self._move_rows()
+
+    def _move_rows(self) -> None:
+        if self._rows:
+            for column, values in zip(self._columns, zip(*self._rows, strict=True), strict=True):
+                column.extend(values)
+            self._rows.clear()
 
     def __len__(self) -> int:
-        return len(self._columns[0])
+        return len(self._columns[0]) + len(self._rows)
 
     @overload
     def __getitem__(self, index: int) -> StateSample: ...
@@ -64,6 +86,7 @@ class SampleColumns(Sequence[StateSample]):  # noqa: PLW1641 - as lists, it has 
     def __getitem__(self, index: int | slice) -> StateSample | list[StateSample]:
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]
+        self._move_rows()
         values: list[Any] = [column[index] for column in self._columns]
         common = len(StateSample._fields) - 1
         return StateSample._make([*values[:common], tuple(values[common:])])

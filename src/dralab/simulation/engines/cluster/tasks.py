@@ -10,7 +10,7 @@ from dralab.simulation.engines.fragmentation import FragmentationLedger, NodeRoo
 from dralab.simulation.engines.objects import GPU_PREFIX
 from dralab.simulation.lifecycle.model import LifeCycle, Pod
 from dralab.simulation.lifecycle.tasks import TaskRecord
-from dralab.simulation.results.result import SampleColumns, StateSample, Task
+from dralab.simulation.results.result import SampleColumns, Task
 from dralab.simulation.workloads.openb import GpuNode, PodRequest
 
 
@@ -50,6 +50,7 @@ class ClusterTasks:
     records: list[ClusterTask] = field(default_factory=list)
     by_uid: dict[str, ClusterTask] = field(default_factory=dict)
     refusals: Counter[str] = field(default_factory=Counter)
+    refusals_total: int = 0
     over: int = 0
     waiting: int = 0
     running: int = 0
@@ -94,17 +95,19 @@ class ClusterTasks:
         """Record that a pod cannot be placed, and why; refusals are counted by their titles."""
         if task.reason != message:
             task.reason = message
-            self.refusals.update(dict.fromkeys(titles, 1))
+            for title in dict.fromkeys(titles):
+                self.refusals[title] += 1
+                self.refusals_total += 1
 
     def sample(self, now: int) -> None:
         """Take a sample of the present state."""
-        self.samples.add(StateSample(
-            when=now, waiting=self.waiting, running=self.running, cpu=self.cpu, gpu=self.gpu,
-            fragmented=0.0 if self.gpus is None else self.gpus.lost, memory=self.memory,
-            asked=self.asked, ended=self.over, evicted=self.evicted,
-            refused=self.refusals.total(),
-            types=() if self.gpus is None else tuple(self.gpus.types[t] for t in self.types),
-        ))  # fmt: skip
+        gpus = self.gpus
+        fragmented, types = (0.0, ()) if gpus is None else (gpus.lost, gpus.in_use(self.types))
+        # The fields of `StateSample`, in their order; one for each instant of a run.
+        self.samples.add_row(
+            (now, self.waiting, self.running, self.cpu, self.gpu, fragmented, self.memory,
+             self.asked, self.over, self.evicted, self.refusals_total, 0.0, *types)
+        )  # fmt: skip
 
     def finished(
         self, begin: int, lanes: Sequence[str], now: int, life: LifeCycle
@@ -133,6 +136,7 @@ class GpuUsage:
     ) -> None:
         self._nodes = nodes
         self._number = {node.name: index for index, node in enumerate(nodes)}
+        self._models = {node.name: node.model for node in nodes}
         self._room: NodeRoom | None = None
         if ledger is None:
             self._room = NodeRoom(nodes)
@@ -145,6 +149,10 @@ class GpuUsage:
         """The fragmentation of all nodes."""
         return self._ledger.catch_up()
 
+    def in_use(self, types: Sequence[str]) -> tuple[int, ...]:
+        """Return what is in use of these models, in milli."""
+        return tuple(map(self.types.__getitem__, types))
+
     def left_of(self, node: str) -> tuple[tuple[int, ...], str]:
         """Return what is left of each GPU of a node, and their model."""
         number = self._number.get(node)
@@ -156,13 +164,16 @@ class GpuUsage:
 
     def count_held(self, task: ClusterTask, sign: int) -> None:
         """Count the resources that a task takes or releases."""
+        request = task.pod.request
+        if self._room is None:
+            model = self._models.get(task.node)
+            if model is not None:
+                self.types[model] += sign * request.demand
+            return
         number = self._number.get(task.node)
         if number is None:
             return
-        node, request = self._nodes[number], task.pod.request
-        if self._room is None:
-            self.types[node.model] += sign * request.demand
-            return
+        node = self._nodes[number]
         shares = _shares_of(request, task.devices, node.gpus)
         self._room.take(number, request.cpu, shares, sign)
         if shares.taken:

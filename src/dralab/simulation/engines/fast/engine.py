@@ -113,6 +113,7 @@ class FastSimulation:
         self.objects.plan(arrivals, changes, BEGIN)
         # Pods arrive one after the other; an event for each of a million takes its place.
         self._to_come = iter(sorted(tasks.records, key=lambda task: task.pod.arrives))
+        self._arriving: ClusterTask | None = None
         self._arrivals = self.events.reserve(len(tasks.records))
         self._plan_arrival()
         for task in tasks.records:
@@ -133,7 +134,12 @@ class FastSimulation:
         events, lives, tasks = self.events, self.lives, self.tasks
         until = None if self.how.until is None else BEGIN + self.how.until
         last: int = events.now()
-        while (when := self._next_time()) is not None:
+        while True:
+            # A decision is no event: nothing can come between it and the end of its instant.
+            is_decision = self._woken and not events.next_before(DECIDING)
+            when = events.now() if is_decision else self._next_time()
+            if when is None:
+                break
             if when != last:
                 self._sample(last)
                 last = when
@@ -141,11 +147,16 @@ class FastSimulation:
                 events.run(until)
                 break
             # Nodes go on failing for ever; once every pod is over, nothing of interest follows.
-            if self.finished or (self.how.ended is not None and lives.over >= self.how.ended):
+            if not lives.running and self.finished:
+                break
+            if self.how.ended is not None and lives.over >= self.how.ended:
                 break
             if steps is not None and self.steps >= steps:
                 return False
-            events.step()
+            if not is_decision:
+                events.step()
+            elif not self._decide():
+                continue
             self.steps += 1
             if self.steps % 256 == 0:
                 if progress is not None:
@@ -188,15 +199,17 @@ class FastSimulation:
     # --- arrival and decision -----------------------------------------------------------------
 
     def _plan_arrival(self) -> None:
-        task = next(self._to_come, None)
+        self._arriving = task = next(self._to_come, None)
         if task is not None:
-            when, arrive = BEGIN + task.pod.arrives, partial(self._arrive, task)
-            self.events.at(when, arrive, priority=BEGINNING, number=self._arrivals)
+            when = BEGIN + task.pod.arrives
+            self.events.at(when, self._arrive, priority=BEGINNING, number=self._arrivals)
             self._arrivals += 1
 
-    def _arrive(self, task: ClusterTask) -> None:
+    def _arrive(self) -> None:
+        task = self._arriving
         self._plan_arrival()
-        self.lives.queue(task)
+        if task is not None:
+            self.lives.queue(task)
 
     def submit(self, task: ClusterTask) -> None:
         """Queue a pod that arrives or is submitted again."""
@@ -271,15 +284,16 @@ class FastSimulation:
         self.changed()
 
     def wake(self) -> None:
-        """Try the next pod soon, if there is one."""
-        if not self._woken and self.queue.is_ready:
-            self._woken = True
-            self.events.after(0, self._next, priority=DECIDING)
+        """Try the next pod at the end of this instant, if there is one."""
+        self._woken = True
 
-    def _next(self) -> None:
+    def _decide(self) -> bool:
+        """Try the next pod; False if there is none."""
         self._woken = False
-        if self.attempts.next():
-            self.wake()
+        if not self.attempts.next():
+            return False
+        self.wake()
+        return True
 
     def changed(
         self,
@@ -287,7 +301,7 @@ class FastSimulation:
         helps: Callable[[PodInfo], bool] | None = None,
     ) -> None:
         """Retry pods that await a change."""
-        if change and self.queue.wake_for(change, helps):
+        if change is not ClusterChange.NOTHING and self.queue.wake_for(change, helps):
             self.wake()
         if self.observer is not None:
             self.observer.look()
@@ -338,7 +352,11 @@ class FastSimulation:
         task.devices = self._devices.setdefault(devices, devices)
         # What its own claims hold is known from them.
         kept = tuple(plan for plan in placement.plans if not self.claims.is_made_for(pod, plan))
-        self.placed[pod.uid] = PodPlacement(pod, node, kept, placement.volumes)
+        self.placed[pod.uid] = (
+            placement
+            if len(kept) == len(placement.plans)
+            else PodPlacement(pod, node, kept, placement.volumes)
+        )
         self.tasks.wait(task, -1)
         self.lives.bind(task, node, silent=self.nodes.is_silent(node))
         self.tasks.count_held(task, 1)
