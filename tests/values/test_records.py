@@ -136,3 +136,25 @@ def test_a_subclass_uses_the_methods_of_its_base():
     assert repr(Moved(1)).endswith("Moved(x=1, near=None)")
     assert Moved(1) == Moved(1)
     assert Moved(1) != Point(1)
+
+
+@records.dataclass(frozen=True, slots=True)
+class Counted:
+    x: int
+    y: str = "y"
+    half: int = field(init=False)
+
+    def __post_init__(self):
+        object.__setattr__(self, "half", self.x // 2)
+
+
+def test_a_copy_has_what_was_replaced_and_everything_else_as_it_was():
+    record = Counted(4)
+    copied = records.copied(record, {"x": 9})
+    assert (type(copied), copied.x, copied.y, copied.half) == (Counted, 9, "y", 2)
+    assert record == Counted(4)
+    assert hash(copied) == hash((9, "y", 2))
+    with pytest.raises(FrozenInstanceError):
+        copied.x = 1
+    with pytest.raises(AttributeError, match="z"):
+        records.copied(record, {"z": 1})

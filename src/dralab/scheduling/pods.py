@@ -4,9 +4,8 @@ Source: kube-scheduler `framework.PodInfo`. The rules are those of `dralab.objec
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, fields, replace
+from dataclasses import field, replace
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any, Final
 
 import orjson
@@ -22,7 +21,7 @@ from dralab.objects.volumes import claims_of
 from dralab.scheduling.shares import Shares
 from dralab.values import labels
 from dralab.values.json_types import JsonDict, JsonObject
-from dralab.values.records import dataclass
+from dralab.values.records import copied, dataclass
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 # What a container that asks for nothing counts as in scores (schedutil.DefaultMilliCPURequest).
@@ -233,22 +232,9 @@ def pod_info(
     )
 
 
-# As `dataclasses.replace`, in a third of the time: simulations make millions of pods.
-_NAMES: Final = tuple(each.name for each in fields(PodInfo))
-_INDEX: Final = {name: index for index, name in enumerate(_NAMES)}
-_VALUES: Final = attrgetter(*_NAMES)
-_PUTS: Final = tuple(getattr(PodInfo, name).__set__ for name in _NAMES)
-
-
 def changed(pod: PodInfo, **changes: Any) -> PodInfo:
     """Return a copy of a pod with some fields replaced."""
-    values = list(_VALUES(pod))
-    for name, value in changes.items():
-        values[_INDEX[name]] = value
-    made = PodInfo.__new__(PodInfo)
-    for put, value in zip(_PUTS, values, strict=True):
-        put(made, value)
-    return made
+    return copied(pod, changes)
 
 
 def with_claimed(pod: PodInfo, claimed: Iterable[JsonObject]) -> PodInfo:

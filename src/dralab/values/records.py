@@ -5,11 +5,12 @@ classes that was a quarter of the server's start; most of them are never made an
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+Record = TypeVar("Record")
 Source = Callable[[type, dict[str, Any]], str]
 
 
@@ -155,6 +156,36 @@ def _state_of(self: Any) -> list[Any]:
 def _set_state(self: Any, state: list[Any]) -> None:
     for each, value in zip(dataclasses.fields(self), state, strict=True):
         object.__setattr__(self, each.name, value)
+
+
+_COPIERS: Final[dict[type, Callable[[Any, Mapping[str, Any]], Any]]] = {}
+
+
+def copied(record: Record, changes: Mapping[str, Any]) -> Record:
+    """Return a copy of a record with some fields replaced; its class has slots and no base.
+
+    As `dataclasses.replace`, but `__init__` is not called, so that it takes a tenth of the time:
+    simulations make millions of pods.
+    """
+    copier = _COPIERS.get(type(record)) or _compile_copier(type(record))
+    copy: Record = copier(record, changes)
+    return copy
+
+
+def _compile_copier(cls: type) -> Callable[[Any, Mapping[str, Any]], Any]:
+    # A class of the same slots whose fields may be set; a copy is one of it until it is filled.
+    bare = type(f"Bare{cls.__name__}", (), {"__slots__": vars(cls)["__slots__"]})
+    names: dict[str, Any] = {"_new": object.__new__, "_bare": bare, "_cls": cls}
+    kept = "".join(f" made.{each.name} = record.{each.name}\n" for each in dataclasses.fields(cls))
+    source = (
+        f"def copier(record, changes):\n made = _new(_bare)\n{kept}"
+        " for name, value in changes.items():\n  setattr(made, name, value)\n"
+        " made.__class__ = _cls\n return made"
+    )
+    exec(source, names)  # noqa: S102 - of the names of fields
+    copier: Callable[[Any, Mapping[str, Any]], Any] = names["copier"]
+    _COPIERS[cls] = copier
+    return copier
 
 
 if TYPE_CHECKING:

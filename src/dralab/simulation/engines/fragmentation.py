@@ -60,7 +60,7 @@ class Fragmentation:
         self._cpu: Ints = np.array([request.cpu for request in requests], dtype=np.int64)
         self._by_cpu = np.argsort(self._cpu, kind="stable")
         self._cpu_steps: list[int] = self._cpu[self._by_cpu].tolist()
-        # Of GPUs that nodes had left: they come to the same ones again and again.
+        # Of GPUs that nodes had left, also in order: they come to the same ones again and again.
         self._steps: dict[tuple[bytes, int], list[int]] = {}
         self._gpus: Ints = np.array([request.gpus for request in requests], dtype=np.int64)
         self._cpu_only: Flags = self._gpus == 0
@@ -85,19 +85,27 @@ class Fragmentation:
     def of_state(self, cpu: int, gpus: Ints, model: int) -> int:
         """Return `scale` times F of one state, as a step function of CPU."""
         key = gpus.tobytes(), model
-        found = self._steps.get(key)
-        if found is None:
-            small, enough = self._pieces(gpus[None])
-            idle = gpus.sum()
-            usable = enough[0] & self._allowed[model] & ~self._cpu_only
-            saved = np.where(usable, idle - small[0], 0) * self._counts.astype(np.int64)
-            all_saved = np.cumsum(saved[self._by_cpu])
-            lost = idle * int(self._counts.sum())
-            found = [int(lost), *(lost - all_saved).tolist()]
+        steps = self._steps.get(key)
+        if steps is None:
+            in_order = np.sort(gpus)
+            alike = in_order.tobytes(), model
+            steps = self._steps.get(alike)
+            if steps is None:
+                steps = self._steps_of(in_order, model)
             if len(self._steps) >= MOST_STATES:
                 self._steps.clear()
-            self._steps[key] = found
-        return found[bisect_right(self._cpu_steps, cpu)]
+            self._steps[key] = self._steps[alike] = steps
+        return steps[bisect_right(self._cpu_steps, cpu)]
+
+    def _steps_of(self, gpus: Ints, model: int) -> list[int]:
+        """Return `scale` times F of nodes with these GPUs left, at each step of CPU."""
+        small, enough = self._pieces(gpus[None])
+        idle = gpus.sum()
+        usable = enough[0] & self._allowed[model] & ~self._cpu_only
+        saved = np.where(usable, idle - small[0], 0) * self._counts.astype(np.int64)
+        all_saved = np.cumsum(saved[self._by_cpu])
+        lost = idle * int(self._counts.sum())
+        return [int(lost), *(lost - all_saved).tolist()]
 
     def classes(self, cpu: Ints, gpus: Ints, model: Ints) -> dict[str, float]:
         """Return the idle GPU of all nodes by the reason for which typical pods cannot use it.
@@ -191,10 +199,10 @@ class FragmentationLedger:
     def catch_up(self) -> float:
         """Update the changed nodes; return the sum."""
         table, scale = self.table, self.fragmentation.scale
-        if self._seen == table.touched.position:
+        before, self._seen = self._seen, table.touched.position
+        if before == self._seen:
             return self._sum / scale
-        rows = table.touched.since(self._seen)
-        self._seen = table.touched.position
+        rows = table.touched.since(before)
         if len(table.gpus.models) > self._models:
             # Nodes of a pool have come, with GPUs of a model that no other node has.
             self._models, rows = len(table.gpus.models), None
@@ -208,7 +216,8 @@ class FragmentationLedger:
             self.changed = np.full(table.size, self._seen)
             return self._sum / scale
         for row in dict.fromkeys(rows):
-            whole = self.fragmentation.of_state(int(cpu[row]), gpus.left[row], int(gpus.model[row]))
+            state = cpu.item(row), gpus.left[row], gpus.model.item(row)
+            whole = self.fragmentation.of_state(*state)
             self._sum += whole - self._whole[row]
             self._whole[row], self.lost[row], self.changed[row] = whole, whole / scale, self._seen
         return self._sum / scale

@@ -41,16 +41,20 @@ OF_ONE_POD: Final = frozenset({ARRIVES, RUNS, STARTS})
 
 @dataclass(frozen=True, slots=True)
 class AdmittedKind:
-    """Pods that differ only in name; `entries` are their claims' entries."""
+    """Pods that differ only in name; `entries` are their claims' entries.
+
+    `extended`: they request extended resources.
+    """
 
     info: PodInfo
     entries: tuple[PodClaim, ...]
+    extended: bool
 
     def pod(self, task: ClusterTask, now: int, made: Mapping[str, str]) -> PodInfo:
         """Return the pod of a task; `made` are the names of its claims, by entry."""
         first = self.info
         obj = first.obj
-        if any("/" in resource for resource in first.requests):
+        if self.extended:
             # A claim may be made for its extended resources, which names it. In nothing else that
             # is asked of the objects do pods of a kind differ.
             metadata = {**obj["metadata"], "name": task.name, "uid": task.uid}
@@ -195,7 +199,11 @@ class AdmittedObjects:
         info = pod_info(made, self._select_namespaces)
         if shared and request.gpus:
             info = sharing(info, request)
-        return AdmittedKind(info, tuple(item for item in info.claims if item.template))
+        return AdmittedKind(
+            info,
+            entries=tuple(item for item in info.claims if item.template),
+            extended=any("/" in resource for resource in info.requests),
+        )
 
     def _select_namespaces(self, selector: Any) -> list[str]:
         chosen = labels.from_mapping(selector)
