@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dralab.kernel.clock import ManualClock
-from dralab.kernel.events import BEGINNING, ENDING, Events
+from dralab.kernel.events import BEGINNING, DECIDING, ENDING, Events
 
 PLAN = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=30)
 
@@ -72,3 +72,15 @@ def test_nothing_can_be_put_into_the_past():
     events = Events(ManualClock(10))
     with pytest.raises(ValueError, match="cannot schedule an event at 9"):
         events.at(9, print)
+
+
+def test_what_comes_before_a_priority_is_of_this_instant_and_not_cancelled():
+    events = Events()
+    events.at(5, print, priority=ENDING)
+    assert not events.next_before(DECIDING)
+    events.run(until=4)
+    cancelled = events.at(4, print, priority=BEGINNING)
+    assert events.next_before(DECIDING)
+    assert not events.next_before(BEGINNING)
+    cancelled.cancel()
+    assert not events.next_before(DECIDING)

@@ -289,11 +289,8 @@ class FastSimulation:
 
     def _decide(self) -> bool:
         """Try the next pod; False if there is none."""
-        self._woken = False
-        if not self.attempts.next():
-            return False
-        self.wake()
-        return True
+        self._woken = self.queue.is_ready and self.attempts.next()
+        return self._woken
 
     def changed(
         self,
