@@ -18,7 +18,8 @@ from dralab.kernel.clock import SECOND
 from dralab.testing.faults import PlannedFault
 from dralab.testing.process import ProgramSpec
 from dralab.testing.scenario import load
-from dralab.testing.trial import expected_end, run_trial
+from dralab.testing.search import search
+from dralab.testing.trial import expected_end, run_trial, systematic_schedules
 from dralab.virtualtime import unavailable
 
 HERE = Path(__file__).parent / "published"
@@ -130,6 +131,10 @@ def test_rabbitmq_deletes_the_server_again_after_an_expansion(rabbitmq, tmp_path
     result = run_trial(found, expected, [restart(40), view], 0)
     again = "programs delete apps/statefulsets default/rabbit-server 2 times, 1 without faults"
     assert again in [violation.text for violation in result.violations]
+    # No seed of the first 45 finds it.
+    schedules = systematic_schedules(found, expected)
+    searched = search(found, expected, range(20), systematic=schedules, fail_fast=True)
+    assert "programs delete apps/statefulsets default/rabbit-server" in str(searched.failures)
 
 
 def test_rabbitmq_scales_down_if_it_missed_the_scaling_up(rabbitmq, tmp_path):
