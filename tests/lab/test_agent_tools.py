@@ -68,7 +68,7 @@ def test_a_simulation_is_bounded_and_names_no_file_or_program(tools, monkeypatch
         tools.simulate("fleet: {openb: /etc/passwd}\nworkload: {pods: []}")
     with pytest.raises(ValueError, match="external programs are not started here"):
         tools.simulate(SCENARIO + "scheduler: external\nexternal: {command: touch /tmp/x}\n")
-    endless = SCENARIO.replace("count: 60", "count: 30000000")
+    endless = SCENARIO.replace("count: 60", "count: 5000000")
     monkeypatch.setattr(agent_tools, "SECONDS", 3)
     with pytest.raises(ValueError, match="needs more than 3 s of CPU time and 4 GiB"):
         tools.simulate(endless)
@@ -99,10 +99,13 @@ def test_a_client_of_the_protocol_asks_over_standard_input(tmp_path):
             listed = await client.list_tools()
             answer = await client.call_tool("explain", {"name": "waits"})
             unknown = await client.call_tool("explain", {"name": "nobody"})
-            return [tool.name for tool in listed.tools], answer, unknown
+            other = await client.call_tool("plan", {"shapes": ["h100"]})
+            return [tool.name for tool in listed.tools], answer, unknown, other
 
-    names, answer, unknown = asyncio.run(ask())
+    names, answer, unknown, other = asyncio.run(ask())
     assert names == ["explain", "what_if", "plan", "simulate"]
     assert "DRA" in answer.content[0].text
     assert unknown.is_error
     assert "no pod or claim 'nobody'" in unknown.content[0].text
+    assert other.is_error
+    assert "shapes" in other.content[0].text

@@ -253,7 +253,7 @@ def test_a_recorder_needs_its_role_and_nothing_more(tmp_path, missing):
             {"at": rfc3339_micro(0), "of": ["Pod", "", "a"], "patch": {}},
             "it patches Pod/a, which does not exist at that time",
         ),
-        ({"at": rfc3339_micro(0), "listed": True}, "it has no field of"),
+        ({"at": rfc3339_micro(0), "listed": True}, "it has no field 'of'"),
         ([], "a field is of the wrong kind"),
     ],
 )

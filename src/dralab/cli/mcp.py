@@ -37,6 +37,7 @@ def mcp(*, source: InventorySource) -> None:
     if STDIN in source.files:
         raise click.UsageError("-f -: standard input is the connection; name a file")
     from mcp.server import MCPServer
+    from mcp.server.mcpserver.tools import Tool
 
     from dralab import __version__
     from dralab.lab.agent_tools import AgentTools
@@ -44,10 +45,17 @@ def mcp(*, source: InventorySource) -> None:
 
     asked = source.or_usual_cluster()
     tools = AgentTools(lambda: Lab(objects.inventory(asked)))
-    server = MCPServer("dralab", version=__version__, log_level="ERROR")
-    for tool in (tools.explain, tools.what_if, tools.plan, tools.simulate):
-        server.add_tool(_telling(tool))
-    server.run("stdio")
+    offered = [
+        Tool.from_function(_telling(tool))
+        for tool in (tools.explain, tools.what_if, tools.plan, tools.simulate)
+    ]
+    for tool in offered:
+        # The SDK drops unknown arguments, so that a model would get the answer to another question.
+        arguments = tool.fn_metadata.arg_model
+        arguments.model_config["extra"] = "forbid"
+        arguments.model_rebuild(force=True)
+        tool.parameters["additionalProperties"] = False
+    MCPServer("dralab", tools=offered, version=__version__, log_level="ERROR").run("stdio")
 
 
 def _telling(tool: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ from dralab.cli._output import echo_json, echo_table, formats
 from dralab.cli._runs import bad_input, watched
 from dralab.cli._terminal import echo
 from dralab.cli.errors import refusing
-from dralab.cli.what_if import counted
+from dralab.cli.what_if import nodes_to_add
 
 if TYPE_CHECKING:
     from dralab.simulation.fidelity import Fidelity
@@ -85,7 +85,7 @@ def replay(
                 version=release or None,
                 feature_gates=feature_gates or None,
             )
-            added = [counted(each) for each in add]
+            added = [nodes_to_add(each) for each in add]
             other = replace(other, fleet=fidelity.with_nodes(other.fleet, added))
         runs["what-if"] = _run(other, "what-if")
     if write is not None:
@@ -145,10 +145,12 @@ def _structured(found: "Fidelity", runs: Mapping[str, "Result"]) -> dict[str, An
 
 
 def _print(found: "Fidelity", end: int, *, everything: bool) -> None:
+    from dralab.explanation.names import counted
     from dralab.kernel.clock import SECOND
     from dralab.simulation import fidelity
 
-    echo(f"{found.pods} pods in {end / SECOND / 3600:.1f} h")
+    length = f"{end / SECOND / 3600:.1f} h" if end >= 360 * SECOND else f"{end / SECOND:.0f} s"
+    echo(f"{counted(found.pods, 'pod')} in {length}")
     for line in fidelity.lines_of(found):
         echo(line)
     shown = found.differences if everything else found.differences[:SHOWN]

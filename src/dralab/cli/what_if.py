@@ -86,7 +86,7 @@ def what_if(
     1: some pods wait; 2: bad input.
     """
     changes: list[SupposedChange] = [
-        *(AddNodes(*counted(text)) for text in add),
+        *(AddNodes(*nodes_to_add(text)) for text in add),
         *(RemoveNode(name) for name in remove),
         *(Cordon(name) for name in cordon),
         *(Taint(*_tainted(text)) for text in taint),
@@ -112,7 +112,7 @@ def what_if(
     sys.exit(1 if waits else 0)
 
 
-def counted(text: str) -> tuple[str, int]:
+def nodes_to_add(text: str) -> tuple[str, int]:
     """Return what --add names, and how many. BadParameter."""
     name, equals, number = text.partition("=")
     if not name or (equals and not (number.isdecimal() and 0 < int(number) <= MOST_NODES)):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dralab.capacity.changes import AddNodes
+from dralab.explanation.names import counted
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import metadata_of, spec_of
 from dralab.scheduling.copies import put
@@ -326,11 +327,11 @@ def lines_of(found: Fidelity) -> Iterator[str]:
         yield f"{found.same_node} of {found.placed} pods on the same node ({share:.1f} %)"
         yield f"{found.near} of them bound at the same time, within {NEAR // SECOND} s"
     if found.unknown:
-        yield f"{found.unknown} pods ran on nodes that the recording does not tell"
+        yield f"{counted(found.unknown, 'pod')} ran on nodes that the recording does not tell"
     if found.waited:
-        yield f"{found.waited} pods waited in both"
+        yield f"{counted(found.waited, 'pod')} waited in both"
     if found.delays:
         median, most = data["bound_later_median"], data["bound_later_most"]
         yield f"bound {median:+.1f} s in the replay by the median, {most:+.1f} s at most"
     for cause, count in data["causes"].items():
-        yield f"{count} pods differ: {CAUSES[cause]}"
+        yield f"{counted(count, 'pod')} differ{'s' if count == 1 else ''}: {CAUSES[cause]}"

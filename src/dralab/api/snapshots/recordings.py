@@ -134,7 +134,7 @@ def head(metadata: Mapping[str, Any]) -> bytes:
 def problem_of(error: Exception) -> str:
     """Describe the error of a line that could not be read."""
     if isinstance(error, KeyError):
-        return f"it has no field {error.args[0]}"
+        return f"it has no field {error.args[0]!r}"
     if isinstance(error, orjson.JSONDecodeError):
         return f"it is not JSON: {error.msg}"
     if isinstance(error, AttributeError | TypeError):
