@@ -54,6 +54,8 @@ def command(
         ("f --name n --kind c", "'c' is not one of 'a', 'b'"),
         ("f --name n -s 0", "0 is not in the range x>=1"),
         ("f --name n --rate -1", "-1.0 is not in the range x>=0"),
+        ("f --name n --rate nan", "'nan' is not a finite number"),
+        ("f --name n --rate inf", "'inf' is not a finite number"),
     ],
 )
 def test_the_type_and_the_default_of_a_parameter_make_its_option(words, told):

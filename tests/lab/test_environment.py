@@ -109,6 +109,14 @@ def test_first_fit_places_as_the_fast_engine_does():
     ]
 
 
+@pytest.mark.parametrize("action", [-1, 10**9, 1.5])
+def test_an_action_that_does_not_exist_is_refused(action):
+    env = gymnasium.make("dralab/Devices-v0", scenario=SMALL, decide="queue")
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match="is not a number from 0 to "):
+        env.step(action)
+
+
 def test_environments_run_side_by_side():
     envs = gymnasium.make_vec(
         "dralab/Devices-v0", num_envs=3, vectorization_mode="sync", scenario=SMALL

@@ -12,6 +12,7 @@ gets one made of them.
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -65,7 +66,7 @@ def opt(
         elif not (may_be_missing or more.keys() & {"default", "required"}):
             given |= {"default": ""} if of is str and kind is None else {"required": True}
         if least is not None or most is not None:
-            ranged: Any = click.FloatRange if of is float else click.IntRange
+            ranged: Any = FiniteRange if of is float else click.IntRange
             given["type"] = ranged(least, most)
         elif kind is not None or of in {int, float}:
             given["type"] = _type_of(of if kind is None else kind)
@@ -98,6 +99,19 @@ class NameChoice(click.Choice[str]):
         """Return the error."""
         told = super().get_invalid_choice_message(value, ctx).removesuffix(".")
         return told + (did_you_mean(str(value), self.choices) or ".")
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers, to which nan and inf do not belong."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number. BadParameter."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
 
 
 def _type_of(kind: Any) -> Any:

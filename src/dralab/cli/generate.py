@@ -9,7 +9,7 @@ import click
 
 from dralab.cli._components import duration_of
 from dralab.cli._help import EverydayCommand
-from dralab.cli._options import FOLDER, arg, opt, options
+from dralab.cli._options import FOLDER, FiniteRange, arg, opt, options
 from dralab.cli._output import echo_objects, formats
 from dralab.cli._taints import device_taint, node_taint
 from dralab.cli._terminal import echo
@@ -60,7 +60,7 @@ def generate(
     until: str = opt("How long the workload lasts.", default="30d", metavar="DURATION"),
     load: float = opt(
         "The GPU time that the workload asks for, of all there is.",
-        click.FloatRange(min=0, min_open=True, max=10),
+        FiniteRange(min=0, min_open=True, max=10),
         default=0.85,
     ),
     shares: tuple[str, ...] = opt(

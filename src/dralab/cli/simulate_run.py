@@ -11,7 +11,7 @@ import click
 
 from dralab.cli._components import duration_of
 from dralab.cli._help import EverydayCommand
-from dralab.cli._options import ANY_PATH, FILE, arg, opt, options
+from dralab.cli._options import ANY_PATH, FILE, FiniteRange, arg, opt, options
 from dralab.cli._output import echo_values, formats, places
 from dralab.cli._progress import keeping_results
 from dralab.cli._runs import ResumableRun, bad_input, keep, report_skipped, watched
@@ -147,7 +147,7 @@ class OpenbOptions:
 
     inflate: float = opt(
         "Clone pods until they request this multiple of all GPUs.",
-        click.FloatRange(min=0, min_open=True, max=100),
+        FiniteRange(min=0, min_open=True, max=100),
         default=1.3,
     )
 

@@ -107,6 +107,8 @@ class DevicesEnv(gymnasium.Env[dict[str, Floats], np.int64]):
     ) -> tuple[dict[str, Floats], float, bool, bool, dict[str, Any]]:
         """Start a task, or let time pass; return how it is at the next decision."""
         chosen = int(action)
+        if chosen != action or not 0 <= chosen < len(self._mask):
+            raise ValueError(f"action: {action!r} is not a number from 0 to {len(self._mask) - 1}")
         before = self._waited
         if chosen == len(self._mask) - 1 or not self._mask[chosen]:
             self._declined.update(self._shown)
