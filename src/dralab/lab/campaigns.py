@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,6 +52,10 @@ def campaign(
     names, numbers = list(dict.fromkeys(schedulers)), list(dict.fromkeys(seeds))
     if not (found and names and numbers):
         raise ValueError("a campaign needs at least one scenario, one scheduler and one seed")
+    if odd := [each for each in numbers if not isinstance(each, Integral)]:
+        raise TypeError(f"seeds: {odd[0]!r} is not a whole number")
+    if workers is not None and (not isinstance(workers, int) or workers < 1):
+        raise ValueError(f"workers: {workers!r} is not a number from 1")
     chosen_by = {_name(each): shipped(each) if isinstance(each, type) else None for each in names}
     if len(chosen_by) < len(names):
         raise ValueError("schedulers: two classes have one name")
