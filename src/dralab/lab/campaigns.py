@@ -52,10 +52,7 @@ def campaign(
     names, numbers = list(dict.fromkeys(schedulers)), list(dict.fromkeys(seeds))
     if not (found and names and numbers):
         raise ValueError("a campaign needs at least one scenario, one scheduler and one seed")
-    if odd := [each for each in numbers if not isinstance(each, Integral)]:
-        raise TypeError(f"seeds: {odd[0]!r} is not a whole number")
-    if workers is not None and (not isinstance(workers, int) or workers < 1):
-        raise ValueError(f"workers: {workers!r} is not a number from 1")
+    _check(numbers, workers)
     chosen_by = {_name(each): shipped(each) if isinstance(each, type) else None for each in names}
     if len(chosen_by) < len(names):
         raise ValueError("schedulers: two classes have one name")
@@ -87,6 +84,14 @@ def campaign(
                 cases, place, chosen, progress=progress or tell, interruptible=True
             )
         return Grid(done, next(iter(chosen_by)), complete=len(done) == len(cases))
+
+
+def _check(seeds: Iterable[object], workers: object) -> None:
+    """Raise TypeError or ValueError for what is not a number of its kind."""
+    if odd := [each for each in seeds if not isinstance(each, Integral)]:
+        raise TypeError(f"seeds: {odd[0]!r} is not a whole number")
+    if workers is not None and (not isinstance(workers, int) or workers < 1):
+        raise ValueError(f"workers: {workers!r} is not a number from 1")
 
 
 def _name(scheduler: str | type) -> str:
