@@ -69,6 +69,10 @@ class ChangingCluster:
         name = f"n{number}"
         for wire in pool(name, *cards, node=name, counters=sets, generation=generation):
             self.devices.put_slice(wire["metadata"]["name"], wire)
+        # Where an older slice is left, the state of the node does not say what it has.
+        is_left = self.chance.random() < 0.2
+        [old] = pool(name, device("d0"), node=name, generation=generation - 1)
+        self.devices.put_slice(f"{name}-old", old if is_left else None)
 
     def card(self, name):
         kinds = (

@@ -5,7 +5,7 @@ Its results equal those of `allocate` on every node in turn; docs/concepts/alloc
 its cost. Nothing here is thread-safe.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from copy import copy
 from typing import Any, Final
 
@@ -352,10 +352,13 @@ class Fleet:
                 return None
         return NodeState(shape, tuple([self.use.states[each] for each in self.sees[number]]))
 
-    def answers(self, claims: Sequence[JsonObject]) -> NodeAnswers | None:
+    def answers(
+        self, claims: Sequence[JsonObject], may_try: Callable[[int], bool]
+    ) -> NodeAnswers | None:
         """Return on which nodes the claims of a pod may find devices, while classes stay.
 
-        None where the states of nodes do not say: a pool of several nodes changes them all.
+        None where the states of nodes do not say: a pool of several nodes changes them all. Of a
+        node whose state does not say, `may_try` does.
         """
         if not self.pools.are_of_one_node:
             return None
@@ -364,18 +367,25 @@ class Fleet:
             return None
         return NodeAnswers(
             lambda number: self.state_numbers.number_of(number, self.node_state),
-            lambda number: self._may_serve(number, kind),
+            lambda number: self._serves(number, kind),
+            may_try,
         )
 
-    def _may_serve(self, number: int, kind: ClaimKind) -> bool:
-        """Return whether a kind may find devices on a node, as it is now."""
+    def _serves(self, number: int, kind: ClaimKind) -> bool | None:
+        """Return whether a kind finds devices on a node in this state; None: only a try tells."""
         shape = self.shape_of[number]
         if shape is not None:
             states = list(map(self.use.states.__getitem__, self.sees[number]))
             serves = shape.planner(kind, self.budget).serves(states)
             if serves is not None:
                 return serves
-        return self._plan(number, kind) is not None
+        plan = self._plan(number, kind)
+        return None if isinstance(plan, PlanFailure) else plan is not None
+
+    def rule_out(self, number: int, kind: Hashable) -> None:
+        """Note that a kind was tried in vain on a node: until something is released there."""
+        self.feasible_nodes.of_kind(kind).nodes &= ~(1 << number)
+        self.state_numbers.forget_nodes(1 << number)
 
     def _touch(self, nodes: int) -> None:
         self.state_numbers.forget_nodes(nodes)

@@ -288,7 +288,11 @@ class ClusterDevices:
             return None
         found = self._answers.get(demand.signature)
         if found is None:
-            found = self._fleet.answers([item.claim for item in demand.unallocated])
+            signature = demand.signature
+            found = self._fleet.answers(
+                [item.claim for item in demand.unallocated],
+                lambda row: self._fleet.feasible_nodes.of_kind(signature).has(row),
+            )
             if found is not None:
                 if len(self._answers) >= MOST_ANSWERS:
                     self._answers.clear()
@@ -301,8 +305,8 @@ class ClusterDevices:
             return lambda _: True
         if (answers := self.answers(demand)) is not None:
             return answers.of
-        nodes = self.feasible_nodes(demand)
-        return lambda row: bool(nodes >> row & 1)
+        self._catch_up()
+        return self._fleet.feasible_nodes.of_kind(demand.signature).has
 
     @property
     def changed_nodes(self) -> RowLog:
@@ -366,7 +370,7 @@ class ClusterDevices:
 
     def _rule_out(self, demand: PodDemand, row: int) -> None:
         """Note that a node cannot serve a demand until something is released there."""
-        self._fleet.feasible_nodes.of_kind(demand.signature).nodes &= ~(1 << row)
+        self._fleet.rule_out(row, demand.signature)
 
     def charged(self, pod: PodInfo, plans: Sequence[ClaimPlan]) -> PodInfo | NodeShortage:
         """Return a pod with its devices' consumption added, or why it may not have them."""

@@ -22,6 +22,10 @@ class FeasibleNodesOfKind:
         self.nodes = nodes
         self.noticed = noticed
 
+    def has(self, node: int) -> bool:
+        """Return whether the kind may still fit on a node."""
+        return bool(self.nodes >> node & 1)
+
 
 class FeasibleNodes:
     """Where every kind may still fit."""

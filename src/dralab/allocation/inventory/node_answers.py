@@ -74,23 +74,33 @@ class StateNumbers:
 
 
 class NodeAnswers:
-    """Whether nodes may serve a kind of claims, by the numbers of their states."""
+    """Whether nodes may serve a kind of claims, by the numbers of their states.
 
-    __slots__ = ("_ask", "_known", "_number")
+    `ask` answers None where the state does not say. Then `may_try` does, for the node itself: a
+    node may serve the claims until they were tried there in vain.
+    """
 
-    def __init__(self, number: Callable[[int], int], ask: Callable[[int], bool]) -> None:
+    __slots__ = ("_ask", "_known", "_may_try", "_number")
+
+    def __init__(
+        self,
+        number: Callable[[int], int],
+        ask: Callable[[int], bool | None],
+        may_try: Callable[[int], bool],
+    ) -> None:
         self._number = number
         self._ask = ask
-        self._known: dict[int, bool] = {}
+        self._may_try = may_try
+        self._known: dict[int, bool | None] = {-1: None}
 
     def of(self, node: int) -> bool:
         """Return whether a node may serve the claims, as it is now."""
-        number = self._number(node)
-        found = self._known.get(number)
-        if found is None:
-            found = self._ask(node)
-            if number >= 0:
-                if len(self._known) >= MOST_STATES:
-                    self._known.clear()
-                self._known[number] = found
-        return found
+        number, known = self._number(node), self._known
+        if number in known:
+            found = known[number]
+        else:
+            if len(known) >= MOST_STATES:
+                known.clear()
+                known[-1] = None
+            found = known[number] = self._ask(node)
+        return self._may_try(node) if found is None else found
