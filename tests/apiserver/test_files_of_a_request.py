@@ -12,7 +12,7 @@ from dralab.apiserver.storage import MemoryStore
 
 BASE = f"{Path(dralab.__file__).parent}/"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
-MOST = 75
+MOST = 76
 
 
 def deployment(name, image):

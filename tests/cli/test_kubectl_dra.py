@@ -93,4 +93,4 @@ def test_another_source_takes_the_place_of_kubectls_cluster(cluster, tmp_path):
 
 
 def test_a_mistyped_question_gets_a_suggestion(cluster):
-    assert "Did you mean 'why'?" in run(cluster, "whyy").stderr
+    assert "did you mean 'why'?" in run(cluster, "whyy").stderr

@@ -29,12 +29,12 @@ def simulate() -> None:
     """
 
 
-@simulate.command()
+@simulate.command(epilog="Example: `dralab simulate schedulers`")
 @options
 def schedulers(*, output: str = formats("table", "json")) -> None:
     """List the schedulers of simulations.
 
-    A class of yours, file.py:Class, and `external` for your own program are schedulers, too.
+    Your own class is one, too: `--scheduler file.py:Class`.
     """
     from dralab.simulation.scenario.schedulers import FOR
 

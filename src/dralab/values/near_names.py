@@ -1,4 +1,4 @@
-"""What is said of a name that does not exist: which one may be meant, and where all are listed."""
+"""The error for a name that does not exist: which one may be meant, and where all are listed."""
 
 from collections.abc import Collection
 from typing import Final
@@ -35,12 +35,12 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
 
 
 def not_one_of(name: str, known: Collection[str], listed_by: str = "") -> str:
-    """Return why a name is refused; `listed_by` says what lists those that are known.
+    """Return the error for an unknown name; `listed_by` is where the known ones are listed.
 
     >>> not_one_of("c", ["a", "b"])
     "'c' is not one of a, b"
     >>> not_one_of("n7x", [f"n{number}" for number in range(30)], "`dralab lists them`")
-    "'n7x' is not one of the 30 names; did you mean 'n7'? See `dralab lists them`"
+    "'n7x' is not one of the 30 names; did you mean 'n7' or 'n27'? See `dralab lists them`"
     """
     hint = did_you_mean(name, known)
     if len(known) <= FEW or not listed_by:

@@ -230,7 +230,7 @@ def _finding(body: JsonDict, text: str, *, is_error: bool = False) -> PoolFindin
 def _definition(
     resource: Resource, kind: str, singular: str, columns: Sequence[tuple[str, str, str, int]]
 ) -> JsonDict:
-    """Return a definition that takes any field: what is wrong is told in the status."""
+    """Return a definition that takes any field; problems are written to the status."""
     free: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
         "name": resource.version,

@@ -74,7 +74,7 @@ class PoolSource(Protocol):
 
 
 def name_problem(pool: str) -> str:
-    """Return why nodes cannot be named after a pool; empty if they can."""
+    """Return the problem of a pool's name as a prefix of node names; empty if it has none."""
     if len(pool) > LONGEST_NAME:
         return f"it has {len(pool)} characters and may have {LONGEST_NAME}"
     return next(iter(subdomain_problems(f"{pool}-0")), "")

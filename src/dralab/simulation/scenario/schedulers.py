@@ -53,6 +53,6 @@ FOR: Final = (
 
 
 def unknown_scheduler(name: str) -> str:
-    """Return why a scheduler is refused."""
+    """Return the error for a scheduler that does not exist."""
     listed = "`dralab simulate schedulers`, or give file.py:Class"
     return not_one_of(name, [*BUILT_IN, EXTERNAL], listed)
