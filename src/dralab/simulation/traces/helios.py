@@ -10,53 +10,38 @@ import math
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from dralab.kernel.clock import SECOND
 from dralab.scenarios.errors import InputProblems
 from dralab.simulation.lifecycle.model import Pod
-from dralab.simulation.workloads.csv_rows import CsvRow, each_row
-from dralab.simulation.workloads.openb import MOST_GPUS, WHOLE_GPU, PodRequest
+from dralab.simulation.traces.slurm_jobs import MOST_NODES, SlurmJob, pods_of
+from dralab.simulation.workloads.csv_rows import CsvRow
 
 JOB: Final = ("job_id", "vc", "gpu_num", "cpu_num", "state", "submit_time", "duration")
 GPUS_OF_A_NODE: Final = 8
-MOST_NODES: Final = 100_000
 
 
 def pods(path: Path, problems: InputProblems) -> Iterator[Pod]:
     """Yield the pods of jobs that ran; the first job arrives at 0."""
-    found = list(each_row(path, JOB, problems, _pods))
-    first = min((when for when, _, _ in found), default=0)
-    for when, names, given in found:
-        for name in names:
-            yield Pod(name=name, arrives=(when - first) * SECOND, **given)
+    return pods_of(path, JOB, problems, _job, "gpu_num")
 
 
-def _pods(row: CsvRow) -> Iterator[tuple[int, list[str], dict[str, Any]]]:
-    gpus, cpus = row.whole("gpu_num"), row.whole("cpu_num")
-    submitted, duration = _time(row, "submit_time"), row.whole("duration")
-    count = max(1, math.ceil(gpus / GPUS_OF_A_NODE))
+def _job(row: CsvRow) -> SlurmJob | None:
+    gpus, duration = row.whole("gpu_num"), row.whole("duration")
+    nodes = max(1, math.ceil(gpus / GPUS_OF_A_NODE))
     if row.text("node_num"):
-        count = max(1, row.whole("node_num", most=MOST_NODES))
-    of_a_node = math.ceil(gpus / count)
-    if of_a_node > MOST_GPUS:
-        raise row.error("gpu_num", f"is {of_a_node} GPUs a node; at most {MOST_GPUS}")
-    if not duration:
-        return
-    name = row.name("job_id")
-    yield (
-        submitted,
-        [name] if count == 1 else [f"{name}-{rank}" for rank in range(count)],
-        {
-            "request": PodRequest(
-                1000 * math.ceil(cpus / count), WHOLE_GPU if of_a_node else 0, of_a_node, ""
-            ),
-            "duration": duration * SECOND,
-            "queue": row.text("vc"),
-            "user": row.text("user"),
-            "gang": name if count > 1 else "",
-        },
+        nodes = max(1, row.whole("node_num", most=MOST_NODES))
+    job = SlurmJob(
+        name=row.name("job_id"),
+        submitted=_time(row, "submit_time"),
+        duration=duration,
+        nodes=nodes,
+        cpus=row.whole("cpu_num"),
+        gpus=gpus,
+        user=row.text("user"),
+        queue=row.text("vc"),
     )
+    return job if duration else None
 
 
 def _time(row: CsvRow, column: str) -> int:
