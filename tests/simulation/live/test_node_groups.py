@@ -172,6 +172,16 @@ def test_nodes_of_before_a_restart_are_taken_over(tmp_path):
             (template(notes={f"{GROUP}max-count": "1", f"{GROUP}min-count": "2"}),),
             f"{GROUP}min-count is 2, and {GROUP}max-count only 1",
         ),
+        (
+            {},
+            (template(notes={f"{GROUP}max-count": "1000000"}),),
+            f"{GROUP}max-count is 1000000, and a group has at most 5000 nodes",
+        ),
+        (
+            {},
+            (template(notes={"simulation.dralab.dev/price": "nan"}),),
+            "price is 'nan': give a number from 0 on",
+        ),
         ({}, (template("Big_One"),), "the group 'Big_One' cannot name nodes"),
         ({}, (worker("plain"),), "Node plain is in no group: it has no label kwok-nodegroup"),
         ({}, (template(), *gpus("other")), "is of the node other, which is no template"),

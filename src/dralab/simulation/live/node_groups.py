@@ -5,6 +5,7 @@ Source: `cloudprovider/kwok` of cluster-autoscaler 1.36 (`kwok_config.go`, `kwok
 the ResourceSlices whose `nodeName` it is.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +37,8 @@ GROUP: Final = "cluster-autoscaler.kwok.nodegroup/"
 NAME, LEAST, MOST = (f"{GROUP}{each}" for each in ("name", "min-count", "max-count"))
 MANAGED: Final = "kwok.x-k8s.io/node"
 USUAL_MOST: Final = 200
+# As many as `dralab up --nodes` runs.
+MOST_NODES: Final = 5_000
 TAINT: Final = {"key": "kwok-provider", "value": "true", "effect": "NoSchedule"}
 # What a template says of its machines, beside the provider's annotations.
 STARTUP, DEVICES, PRICE = (
@@ -216,6 +219,10 @@ class _Groups:
         least, most = (
             self._number(node, key, usual) for key, usual in ((LEAST, 0), (MOST, USUAL_MOST))
         )
+        if most > MOST_NODES:
+            raise self._error(
+                title, f"{MOST} is {most}, and a group has at most {MOST_NODES} nodes"
+            )
         if least > most:
             raise self._error(title, f"{LEAST} is {least}, and {MOST} only {most}")
         template = _template(node, taint=not self.config.nodes.skipTaint)
@@ -242,8 +249,8 @@ class _Groups:
         except ValueError as error:
             what = "a whole number" if read is int else "a number" if read is float else str(error)
             raise self._error(_title(node), f"{key} is {text!r}: give {what}") from None
-        if found < 0:
-            raise self._error(_title(node), f"{key} is {text!r} and must not be negative")
+        if not (0 <= found < math.inf):
+            raise self._error(_title(node), f"{key} is {text!r}: give a number from 0 on")
         return found
 
     def _error(self, where: str, problem: str) -> InputError:
