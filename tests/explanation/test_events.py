@@ -35,6 +35,10 @@ def test_a_help_is_left_out_where_something_else_is_missing_too():
     assert "Help:" not in text
 
 
+def test_a_cluster_without_nodes_is_the_reason():
+    assert told(waiter("train", 1)) == "no nodes available to schedule pods (DRA007)"
+
+
 def test_tries_on_a_scheduler_at_work_and_on_a_model_agree_and_leave_no_trace():
     enough = short = 0
     for seed in range(0, 60, 2):

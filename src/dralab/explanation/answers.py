@@ -206,7 +206,8 @@ class ReasonWriter:
     def _text(self, asked: PodQuestion, claims: list[Claim], refusal: Refusal) -> str:
         """Return the explanation with tokens for the claims' names: it serves other pods too."""
         now, state, pod = self._now(), asked.state, refusal.pod
-        if refusal.blocked is not None and refusal.blocked.rule is not CLASS_NOT_FOUND:
+        known = refusal.blocked is not None and refusal.blocked.rule is not CLASS_NOT_FOUND
+        if known or not refusal.nodes:
             return f"({refusal.code})"
         if pod.group:
             return f"({GANG_INCOMPLETE.code})"

@@ -161,7 +161,7 @@ GATED: Final = RefusalRule(
 CLAIM_NOT_CREATED: Final = _devices(
     "DRA066", 'pod "{0}": ResourceClaim not created yet', title="ResourceClaim not created yet"
 )
-NO_NODES: Final = RefusalRule("", "", "no nodes available to schedule pods")
+NO_NODES: Final = RefusalRule("", "DRA007", "no nodes available to schedule pods")
 CLAIM_NOT_FOUND: Final = _devices("DRA001", 'resourceclaim.resource.k8s.io "{0}" not found')
 TEMPLATE_NOT_FOUND: Final = _devices("DRA001", 'resourceclaimtemplate "{0}" not found')
 QUOTA_EXCEEDED: Final = RefusalRule(

@@ -106,7 +106,7 @@ class Refusal:
     @property
     def code(self) -> str:
         """The most frequent code of the nodes, or that of all; `explanation` is more precise."""
-        first = self.blocked or self.fatal
+        first = self.blocked or self.fatal or (None if self.nodes else Reason(NO_NODES))
         if first is None:
             ordered = sorted(self.reasons.items(), key=lambda item: (-item[1], str(item[0])))
             first = ordered[0][0] if ordered else None
