@@ -43,9 +43,8 @@ VICTIMS: Final = (1, 2)
 class _RankedSchedule(NamedTuple):
     """A schedule, with what decides when it is tried.
 
-    Those of a `name` wait for each other's turn. `variant` 0 is the most promising form, `stage`
-    the number of the user's steps before it, and `like` the same at places of a stage that are
-    alike.
+    `variant` 0 is the most promising form, `stage` the number of the user's steps before it, and
+    `like` the same at places of a stage that are alike.
     """
 
     name: str
@@ -229,8 +228,6 @@ class _Places:
     ) -> Iterator[_RankedSchedule]:
         """Yield restarts of a program that does not see a change: of its kind alone, of all."""
         stage, what = self._place_of(change)
-        # Few changes are deletions: their turns do not wait for those of all others.
-        name = "stale-list" if change.change.after else "stale-list of a deleted object"
         for variant, when, at in self._restarts(change.at):
             kill = _timed("restart", program, at, AT_ONCE)
             old = {
@@ -241,10 +238,10 @@ class _Places:
                 if who == program and (behind := self._changes_of(resource, number, at))
             }
             like, alone = (program, what, when), (kill, old[change.resource])
-            yield _RankedSchedule(name, variant, stage, like, alone)
+            yield _RankedSchedule("stale-list", variant, stage, like, alone)
             if len(old) > 1:
                 whole = (kill, *old.values())
-                yield _RankedSchedule(name, variant + 1, stage, (like, ALL), whole)
+                yield _RankedSchedule("stale-list", variant + 1, stage, (like, ALL), whole)
 
     def _restarts(self, at: int) -> Iterator[tuple[int, str, int]]:
         """Yield when a program restarts after a change: variant, which restart it is, time."""
