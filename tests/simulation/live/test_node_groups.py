@@ -184,7 +184,7 @@ def test_nodes_of_before_a_restart_are_taken_over(tmp_path):
         ),
         ({}, (template("Big_One"),), "the group 'Big_One' cannot name nodes"),
         ({}, (worker("plain"),), "Node plain is in no group: it has no label kwok-nodegroup"),
-        ({}, (template(), *gpus("other")), "is of the node other, which is no template"),
+        ({}, (template(), *gpus("other")), "names node other, which is not a template"),
         ({"nodes": {"gpuConfig": {"gpuLabelKey": "x"}}}, (template(),), "gpuConfig is not acted"),
     ],
 )

@@ -196,7 +196,7 @@ class _Groups:
         names = {str(metadata_of(node).get("name")) for node in nodes}
         for name in sorted(slices.keys() - names):
             first = _title(slices[name][0])
-            self._note(f"templates: {first} is of the node {name}, which is no template")
+            self._note(f"templates: {first} names node {name}, which is not a template")
         for node in nodes:
             name = str(metadata_of(node).get("name"))
             self._add(node, [*slices.get(name, ()), *shared])
