@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dralab.runtime.live import LiveEngine
     from dralab.runtime.manager import Manager
 
-RELEASE = opt("The release of Kubernetes that is meant, 1.32 to 1.37.", metavar="1.NN")
+RELEASE = opt("The Kubernetes release to follow, 1.32 to 1.37.", metavar="1.NN")
 GATES = opt(
     "Feature gates of that release to enable or disable; AllAlpha and AllBeta name all of a stage.",
     metavar="GATE=true|false[,…]",

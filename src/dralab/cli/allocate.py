@@ -69,8 +69,8 @@ def allocate(
         "Write the claims' status to the cluster and bind the pods, as a scheduler does."
     ),
     verbose: bool = opt(
-        "Of older generations, say also what each container gets; of k8srm's stages K0 and K1, "
-        "show every node and all amounts.",
+        "For older generations, also show what each container gets; for k8srm's stages K0 and K1, "
+        "every node and all amounts.",
         flags="-v --verbose",
     ),
     pods: bool = opt("With -o json or yaml, print the placed pods with their node, too."),
@@ -86,8 +86,8 @@ def allocate(
     status.allocation.
 
     Pods of k8srm, dra-evolution and your own generation are placed by the rules of their API.
-    --apply writes theirs, unless --api says v1 or the cluster has no other: today's pods have a
-    scheduler that runs.
+    --apply writes only these, unless --api says v1 or the cluster has no others: today's pods
+    already have a running scheduler.
 
     Exit code 0: all are placed; 1: some cannot be placed, and the reasons are printed; 2: bad
     input, with every mistake listed.

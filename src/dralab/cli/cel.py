@@ -34,7 +34,7 @@ The file holds a device's attributes in the form of its pool:
 def cel(
     *,
     expression: str = arg(),
-    api: str = opt("The API generation whose expression it is.", API_NAMES, default="v1"),
+    api: str = opt("The API generation of the expression.", API_NAMES, default="v1"),
     attributes: Path | None = opt(
         "A YAML file with the device's attributes.", click.Path(path_type=Path, allow_dash=True)
     ),

@@ -43,6 +43,17 @@ class PodAnswer:
   dralab compare old.yaml today.yaml            (two generations, one file each or mixed)
   dralab compare -f k8srm/ --to v1            (convert, then compare)
   dralab compare -f k8srm/ --to v1 --to evolution --score --times 20 --write score.svg
+
+\b
+What --score prints:
+  pods placed    of those that ask for devices
+  capacity left  devices that can still be allocated; a partitioned card counts as
+                 one, and its rest as the share of its partitions that are left
+  ways           sets of devices that a pod could get from the empty fleet: the
+                 least and the median
+  oversized      the part of the allocated capacity that the smallest possible
+                 choice would have left
+  useless        the part of the rest that no further pod of the load could use
 """
 )
 @options
@@ -58,29 +69,20 @@ def compare(
     ),
     score: bool = opt("Print numbers of each generation instead; one generation is enough."),
     times: int = opt(
-        "With --score: the load has each pod of the input so often.", least=1, most=1_000, default=1
+        "With --score: repeat each pod of the input this many times.",
+        least=1,
+        most=1_000,
+        default=1,
     ),
     picture: Path | None = opt(
         "With --score: draw the numbers into this SVG file.", FILE, flags="--write"
     ),
     output: str = formats("table", "json"),
 ) -> None:
-    r"""Schedule the same pods in several API generations and compare their devices.
+    """Schedule the same pods in several API generations and compare their devices.
 
     What a conversion loses is listed on stderr, with a suggestion.
-
-    \b
-    --score measures how each API serves the pods without a node, in their order:
-      pods placed    of those that ask for devices
-      capacity left  devices that can still be given; a card that is cut into
-                     partitions counts as one, and what is left of it is the
-                     share of its partitions that can still be given
-      ways           sets of devices that a pod could get from the fleet as it
-                     was in the beginning: the least and the median
-      oversized      the part of what was given that the smallest possible
-                     choice would have left
-      useless        the part of what is left that no further pod of the load
-                     could use
+    --score measures how each API serves the pods without a node, in the order of the input.
 
     Exit code 0: the devices are the same, or --score; 1: they differ; 2: bad input.
     """

@@ -25,7 +25,7 @@ VERBOSE: Final = opt("Also print the cases that pass.", flags="--verbose -v")
 def group() -> None:
     """Run a file of cases and compare the results with the expected ones.
 
-    Example: dralab conformance cel ../shared/cases/cel-cases.json
+    Example: dralab conformance cel cel-cases.json
     """
 
 
@@ -46,7 +46,7 @@ def allocator(
     A case expects exact results, or feasibility, or the devices of a minimal problem. The last line
     is "N passed, N failed".
 
-    Example: dralab conformance allocator ../shared/cases/allocator-cases.json
+    Example: dralab conformance allocator allocator-cases.json
     """
     from dralab.allocation.check.conformance import judged, readable
 
@@ -88,7 +88,7 @@ def apiserver(
     generated names may differ. The last line is "N passed, N failed, N different on purpose". Exit
     code 1 if a case failed.
 
-    Example: dralab conformance apiserver ../shared/testdata/apiserver/semantics-v1.36.json
+    Example: dralab conformance apiserver semantics-v1.36.json
     """
     from dralab.apiserver.conformance.replay import RecordingError, Replay, cases_of
     from dralab.apiserver.conformance.senders import InProcess, OverHttp
@@ -121,7 +121,7 @@ def cel(*, file: Path = arg(EXISTING), verbose: bool = VERBOSE) -> None:
     Each case checks the match or error and the expected maximum cost, and the recorded estimated
     and actual cost if there are any. The last line is "N passed, N failed".
 
-    Example: dralab conformance cel ../shared/cases/cel-cases.json
+    Example: dralab conformance cel cel-cases.json
     """
     from dralab.cel.conformance import run_cases
 

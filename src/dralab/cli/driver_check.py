@@ -56,7 +56,7 @@ def check(
     *,
     connection: ClusterConnection,
     target: tuple[str, ...] = arg(click.UNPROCESSED),
-    only: tuple[str, ...] = opt("Run this check, group or pattern (crash.*) alone.", metavar="ID"),
+    only: tuple[str, ...] = opt("Run only this check, group or pattern (crash.*).", metavar="ID"),
     chart: Path | None = opt(
         "In place of TARGET: a chart's directory (needs helm) or its manifests. The container of "
         "the DaemonSet that mounts plugins_registry is run, in a mount namespace with its paths.",
@@ -85,9 +85,9 @@ def check(
         FILE,
         metavar="FILE",
     ),
-    strict: bool = opt("Exit with code 1 if a SHOULD is not kept, too."),
+    strict: bool = opt("Also exit with code 1 if a SHOULD is not kept."),
     workers: int = opt(
-        "How many instances of the driver are checked side by side.", least=1, most=32, default=6
+        "How many instances of the driver to check in parallel.", least=1, most=32, default=6
     ),
     seed: int = opt("The seed of random choices.", default=0),
     claims: int = opt("How many claims the load checks prepare.", least=8, default=1_000),
@@ -175,7 +175,7 @@ def check(
 @options
 def checks(
     *,
-    only: tuple[str, ...] = opt("List this check, group or pattern alone.", metavar="ID"),
+    only: tuple[str, ...] = opt("List only this check, group or pattern.", metavar="ID"),
     output: str = formats("text", "json"),
 ) -> None:
     """List the conformance checks of DRA drivers: id, level, rule and its source.

@@ -40,7 +40,7 @@ def run(
         "One fault a trial, at each place of the run without faults, instead of faults from seeds."
     ),
     seeds: int | None = opt(
-        "Number of trials; default: 100, or one for each place that is unlike the others.", least=1
+        "Number of trials; default: 100, or one for each distinct place.", least=1
     ),
     seed: int = opt(
         "The seed of the first trial, or its number with --systematic; each next one has the next.",
@@ -112,7 +112,7 @@ def run(
 def replay(
     *,
     file: Path = arg(FILE),
-    scenario: Path | None = opt("The scenario, where it is not at its old place.", FILE),
+    scenario: Path | None = opt("The scenario file, if it was moved.", FILE),
     everything: bool = opt("Show every request and event.", flags="--all"),
     html: Path | None = opt("Write the timeline to this HTML file as well.", FILE, flags="--write"),
     width: int = opt("Columns of the timeline.", least=40, default=100),

@@ -25,7 +25,7 @@ from dralab.objects.metadata import full_key
 MAX_STEPS: Final = 50_000_000
 NODE: Final = opt("Only on this node.", metavar="NODE")
 COUNT: Final = opt("Print only the number of sets.")
-LIMIT: Final = opt("Print at most so many sets.", least=1, default=1_000_000)
+LIMIT: Final = opt("Print at most this many sets.", least=1, default=1_000_000)
 
 
 @click.group()

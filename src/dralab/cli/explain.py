@@ -38,16 +38,16 @@ def explain(
     api: str | None = api_option(READABLE),
     node: str = opt("Only look at this node.", metavar="NODE"),
     namespace: str = opt("Only pods and claims of this namespace.", flags="-n --namespace"),
-    every_node: bool = opt("Add what every group of nodes lacks.", flags="--all"),
-    code: str = opt("Say what a code such as DRA014 means.", metavar="CODE"),
+    every_node: bool = opt("Also show what each group of nodes lacks.", flags="--all"),
+    code: str = opt("Explain a code such as DRA014, and exit.", metavar="CODE"),
     output: str = formats("text", "json"),
     name: str | None = arg(metavar="[CLAIM|POD]"),
 ) -> None:
     """Explain why a pod or claim waits, or why it gets these devices.
 
-    Without NAME all that ask for devices are explained; a pod that is named may wait for anything.
-    What comes earlier in the input is allocated first, as by `dralab allocate`. Of older
-    generations and your own, NAME is a pod. Nothing is changed.
+    Without a name, every pod and claim that asks for devices is explained; a named pod may wait
+    for anything. What comes earlier in the input is allocated first, as by `dralab allocate`. In
+    older generations and your own, only pods can be named. Nothing is changed.
 
     If there are no devices: the cause with its place in the input, what exists instead, and what
     would help, confirmed by the scheduler. Exit code 0: it fits; 1: it does not; 2: bad input.

@@ -76,9 +76,9 @@ def generate(
 ) -> None:
     """Print sample nodes and devices, as ResourceSlices or as pools of an older device API.
 
-    --label and --taint apply to Node objects and need --with-nodes. With the shape `workload`,
-    print what a cluster does as a scenario for `dralab simulate run`: training, services, batch
-    jobs and notebooks, with failures.
+    --label and --taint apply to Node objects and need --with-nodes. The shape `workload`
+    prints a scenario for `dralab simulate run`: training, services, batch jobs and notebooks, with
+    failures.
     """
     workload = shape == "workload"
     _check_options(SAMPLE_ONLY if workload else WORKLOAD_ONLY, shape)

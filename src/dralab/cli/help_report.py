@@ -33,7 +33,7 @@ LONGEST: Final = 5  # seconds that a program may take to tell its version
 def report(*, output: str = formats("table", "json", "yaml")) -> None:
     """Print versions and settings for a report of a problem.
 
-    Of environment variables it prints the names alone; it reads no kubeconfig and asks no server.
+    It prints only the names of environment variables, reads no kubeconfig and asks no server.
     """
     found = {
         "dralab": __version__,

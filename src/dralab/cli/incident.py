@@ -45,7 +45,7 @@ WIDTH: Final = 80
 def incident(
     *,
     name: str,
-    check: bool = opt("Judge whether the running cluster is mended, and exit."),
+    check: bool = opt("Check whether the cluster is mended, and exit."),
     hint: int | None = opt("Print the first N hints and exit.", least=1, metavar="N"),
     output: str = formats("table", "json"),
     **options: Any,
@@ -54,8 +54,8 @@ def incident(
 
     Without NAME, it lists the incidents. With it, it serves the cluster in memory until Ctrl-C, and
     prints what a user reports: two nodes with fake devices, a scheduler and controllers. Mend it
-    from another terminal; --check says whether it is, and what is still wrong. What only hides the
-    trouble, such as a smaller request, is not taken for a repair.
+    from another terminal; --check says whether it is mended, and what is still wrong. A change that
+    only hides the problem, such as a smaller request, does not count.
     """
     from dralab.components import incidents
 

@@ -29,9 +29,9 @@ In the configuration of a client:
 def mcp(*, source: InventorySource) -> None:
     """Serve questions about a cluster to a language model, over standard input and output.
 
-    The tools are explain, what_if, plan and simulate. A cluster is only read, for each question
-    anew; answers have at most 50 rows, simulations 60 s of CPU time and 4 GiB, and scenarios name
-    neither files nor programs. Needs the extra `mcp`.
+    The tools are explain, what_if, plan and simulate. The cluster is only read, again for each
+    question; answers have at most 50 rows, simulations 60 s of CPU time and 4 GiB, and scenarios
+    name neither files nor programs. Needs the extra `mcp`.
     """
     require("mcp", "dralab mcp")
     if STDIN in source.files:

@@ -66,16 +66,16 @@ def nodes(
         EXISTING,
         metavar="FILE",
     ),
-    max_price: float | None = opt("Spend at most so much.", least=0),
-    removable: bool = opt("Find nodes that can go instead."),
+    max_price: float | None = opt("The most to spend.", least=0),
+    removable: bool = opt("Find nodes that can be removed instead."),
     output: str = formats("table", "json"),
 ) -> None:
     """Find the fewest or cheapest nodes to add so that waiting pods run.
 
-    Nothing is changed. Pods that fit on the nodes that are there need none. The plan was tried
+    Nothing is changed. Pods that fit on the existing nodes need none. The plan was tried
     with the scheduler on the whole cluster. With the extra `optimal` (OR-Tools) the page says how
     much cheaper any plan for the same pods could be at most. --removable answers the reverse:
-    nodes that can go while all pods run on; it is a set that works, not the largest there is.
+    nodes that can go while all pods run on; the set works, but need not be the largest.
     Exit code 0: every pod runs then (with --removable: some node can go); 1: some do not (no node
     can go); 2: bad input.
     """

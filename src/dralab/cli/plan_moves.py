@@ -48,13 +48,13 @@ def moves(
     source: InventorySource,
     name: str = opt("Make room for this pod.", flags="--for", metavar="POD"),
     all_pending: bool = opt("Make room for every pod that waits."),
-    max_moves: int | None = opt("Move at most so many pods.", least=0),
+    max_moves: int | None = opt("Move at most this many pods.", least=0),
     least: str = opt(
-        "What to keep small: the number of moves, or their cost by priority and age.",
+        "What to minimize: the number of moves, or their cost by priority and age.",
         ["moves", "cost"],
         default="moves",
     ),
-    explain: bool = opt("Say why each pod moves, and why it goes there."),
+    explain: bool = opt("Say why each pod moves, and why to that node."),
     apply: bool = opt("Move the pods, one after the other."),
     force: bool = opt(
         "With --apply: also delete pods that have no controller, and create them again."
@@ -77,18 +77,17 @@ def moves(
     would give it there. Pods of DaemonSets, and those whose PodDisruptionBudget allows no
     disruption, stay.
 
-    For one pod the number of moves is proved to be the least, or the page says how far it is from
-    that at most. For several pods the moves of each are as few as possible when its turn comes;
-    how many pods could be served at best is a bound that needs the extra `optimal` (OR-Tools).
-    -o commands prints the moves as a shell script of kubectl commands.
+    For one pod the number of moves is proved to be the least, or the output says how many moves
+    fewer might be possible. For several pods the moves of each are as few as possible when its turn
+    comes; how many pods could be served at best is a bound that needs the extra `optimal`
+    (OR-Tools). -o commands prints the moves as a shell script of kubectl commands.
 
     --apply carries them out: it cordons the nodes that pods leave, evicts one pod after the other
-    through the Eviction API, and waits for the pod that its controller makes again to run on the
-    node of the plan. It stops with the reason at the first step that does not hold, and uncordons
-    what it cordoned in any case.
+    through the Eviction API, and waits for the pod that its controller creates instead to run on
+    the node of the plan. It stops at the first step that fails, with the reason, and always
+    uncordons what it cordoned.
 
-    Exit code 0: every pod fits after the moves; 1: some do not, or a step did not hold; 2: bad
-    input.
+    Exit code 0: every pod fits after the moves; 1: some do not, or a step failed; 2: bad input.
     """
     if bool(name) == all_pending:
         raise click.UsageError("give either --for POD or --all-pending")

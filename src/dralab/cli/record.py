@@ -51,10 +51,10 @@ def record(
     write: Path = opt(
         "Append to this file; one that exists is continued.", FILE, default="cluster.dralab"
     ),
-    anonymize: bool = opt("Give other names to nodes, pods and so on."),
-    max_size: int = opt("Stop at so many MiB.", least=1, default=1024),
+    anonymize: bool = opt("Rename nodes, pods and so on."),
+    max_size: int = opt("Stop at this many MiB.", least=1, default=1024),
     max_rate: int = opt(
-        "Write at most so many changes a second; beyond, those of one object become one.",
+        "Write at most this many changes a second; merge more changes of one object into one.",
         least=1,
         default=2000,
     ),
@@ -64,13 +64,13 @@ def record(
     """Record a cluster until Ctrl-C: nodes, devices, claims and pods, and each change of them.
 
     Reads the cluster of --kubeconfig, $KUBECONFIG or ~/.kube/config by lists and watches, and
-    writes nothing to it. What is kept of an object is what `dralab snapshot` keeps: no Secrets,
+    writes nothing to it. Of an object it keeps what `dralab snapshot` keeps: no Secrets,
     environment values, commands, images or annotations. With --anonymize, names, namespaces,
-    labels, uids and serial numbers are replaced by hashes with a key; it is in FILE.key, for you
-    alone. A recorder that was ended, by whatever, continues the file; what happened meanwhile is
-    taken from a list.
+    labels, uids and serial numbers are replaced by hashes with a key in FILE.key, which only you
+    can read. A recorder that is started again continues its file; what happened in between is read
+    from a list.
 
-    With -f, the recording is made of audit logs (events of the level RequestResponse), of several
+    With -f, the recording is made from audit logs (events of the level RequestResponse), of several
     snapshots, must-gathers or dumps of one cluster, or of a trace of SimKube and a file with nodes.
     """
     from dralab.api.snapshots.errors import SnapshotError

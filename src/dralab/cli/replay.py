@@ -43,7 +43,7 @@ def replay(
     *,
     file: Path = arg(EXISTING, metavar="FILE"),
     scheduler: str | None = opt(
-        "Also replay with this one, as of `simulate run`: a policy, file.py:Class, and so on."
+        "Also replay with this scheduler, as in `dralab simulate run`: a policy or file.py:Class."
     ),
     add: tuple[str, ...] = opt(
         "Add nodes of a shape (see `dralab generate -h`), or copies of a node of the input.",
@@ -51,17 +51,17 @@ def replay(
     ),
     kubernetes_version: str = RELEASE,
     feature_gates: str = GATES,
-    seed: int | None = opt("The seed of random choices, in place of the scenario's."),
+    seed: int | None = opt("The seed of random choices, instead of the scenario's."),
     write: Path | None = opt("Write tables, reports and comparisons to this directory.", FOLDER),
     everything: bool = opt(f"List all differences, not {SHOWN}.", flags="--all"),
     output: str = formats("table", "json"),
 ) -> None:
     """Replay what `dralab record` has recorded, in simulated time.
 
-    First dralab's scheduler decides on the same nodes about the same pods: how near it comes to
-    what happened is the fidelity, and differences have their reason where one is known. Then, with
-    --scheduler, --add, --kubernetes-version or --feature-gates, the same pods arrive there. They
-    take as long as they took.
+    First, dralab's scheduler places the same pods on the same nodes. The fidelity says how close
+    this comes to what happened; differences are listed, with the cause where it is known. Then,
+    with --scheduler, --add, --kubernetes-version or --feature-gates, the same pods arrive again
+    under that change. Each pod runs as long as it did in the recording.
     """
     from dralab.capacity.changes import UnknownName
     from dralab.simulation import fidelity

@@ -41,7 +41,7 @@ def reproduce(
     name: str | None = arg(list(MODULES), metavar="[NAME]"),
     data: Path | None = opt("The directory with the files that the experiment reads.", FOLDER),
     only: tuple[str, ...] = opt(
-        "Run this case, group or pattern (default/*) alone. May be repeated.", metavar="CASE"
+        "Run only this case, group or pattern (default/*). May be repeated.", metavar="CASE"
     ),
     seed: int | None = opt("The seed of random choices; default: the experiment's own.", least=0),
     write: tuple[Path, ...] = opt("Write the page to this .md file.", FILE, metavar="FILE.md"),
@@ -49,8 +49,8 @@ def reproduce(
 ) -> None:
     """Run a published experiment again and compare its numbers with ours.
 
-    Without NAME, list the experiments, the files they need and how long they take. The files are
-    yours: a missing one is named with the address where you get it. Lucid is not among them: the
+    Without NAME, list the experiments, the files they need and how long they take. You provide the
+    files; for a missing one, the address to get it from is printed. Lucid is not among them: the
     trace that its simulator reads (cluster_full_log.csv of Venus) is not in its repository.
 
     Exit code 0: all numbers agree; 1: some differ; 2: a file is missing.

@@ -34,7 +34,7 @@ def simulate() -> None:
 def schedulers(*, output: str = formats("table", "json")) -> None:
     """List the schedulers of simulations.
 
-    Your own class is one, too: `--scheduler file.py:Class`.
+    A class of your own works, too: `--scheduler file.py:Class`.
     """
     from dralab.simulation.scenario.schedulers import FOR
 

@@ -21,10 +21,12 @@ def batsim_scheduler(
     ),
     scheduler: str = opt("The built-in scheduler that decides.", SCHEDULERS, default="easy"),
     protocol: str = opt(
-        "That of Batsim 1 to 4, or of Batsim 5 (batprotocol).", ["4", "5"], default="4"
+        "Batsim's protocol: 4 for Batsim 1 to 4, 5 for Batsim 5 (batprotocol).",
+        ["4", "5"],
+        default="4",
     ),
     form: str = opt(
-        "With --protocol 5: the form of messages that is asked for.",
+        "With --protocol 5: the message format to request.",
         ["json", "binary"],
         flags="--format",
         default="json",

@@ -47,10 +47,10 @@ class RunOptions:
     """Options of several formats."""
 
     scheduler: str | None = opt(
-        "Who decides, in place of the scenario's: file.py:Class, `external` for your own program, "
+        "The scheduler, instead of the scenario's: file.py:Class, `external` for your own program, "
         f"or a policy; of jobs {', '.join(SCHEDULERS)}; of openb {', '.join(POLICIES)}."
     )
-    seed: int | None = opt("The seed of random choices, in place of the scenario's.")
+    seed: int | None = opt("The seed of random choices, instead of the scenario's.")
     hosts: int | None = opt("Number of machines.", least=1)
     write: tuple[Path, ...] = opt(
         "Write tables and an HTML report to this directory; with an openb trace also the metrics "
@@ -214,8 +214,8 @@ def run(
 ) -> None:
     """Run a scenario, a public trace, or the files of another simulator.
 
-    A scenario says fleet, workload, scheduler, life cycle, faults, seed and when to stop. Files of
-    Batsim, SWF, openb, k8s-cluster-simulator and public traces (Philly, Alibaba, Google) are
+    A scenario defines fleet, workload, scheduler, life cycle, faults, seed and when to stop. Files
+    of Batsim, SWF, openb, k8s-cluster-simulator and public traces (Philly, Alibaba, Google) are
     recognized by their content; give those of one run, in any order.
     """
     with refusing(input_files.UnknownInputError, kind=click.UsageError):

@@ -34,7 +34,7 @@ def snapshot(
     *,
     source: InventorySource,
     output: str = arg(metavar="[FILE]", default=DEFAULT),
-    anonymize: bool = opt("Give other names to nodes, pods and so on."),
+    anonymize: bool = opt("Rename nodes, pods and so on."),
 ) -> None:
     """Save nodes, devices, claims and pods of a cluster to one small FILE.
 

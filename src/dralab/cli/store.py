@@ -154,14 +154,14 @@ def migrate(
         metavar="etcd://HOST:PORT[,HOST:PORT][?prefix=PATH&cafile=FILE]",
     ),
     kubernetes_version: str = opt(
-        "The release whose form the objects get.", metavar="1.NN", required=True
+        "Store the objects as this release does.", metavar="1.NN", required=True
     ),
     apply: bool = opt("Rewrite the objects; without it, nothing is written."),
 ) -> None:
-    """Say which objects another release stored otherwise; rewrite them.
+    """List objects that another release stored in its own form, and rewrite them.
 
-    A server reads them as its own release has them in any case, which takes longer. Objects that
-    the release does not serve stay as they are. Stop the server first.
+    Without it, a server converts them whenever it reads them, which takes longer. Objects that the
+    release does not serve stay as they are. Stop the server first.
 
     Example: `dralab store migrate --data lab --kubernetes-version 1.37`
     """

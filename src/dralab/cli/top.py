@@ -42,7 +42,7 @@ def top(
     driver: str = opt("Only devices of this driver.", metavar="DRIVER"),
     devices: bool = opt("One line for each device."),
     watch: bool = opt(
-        "Look every two seconds, and show what waits as well, until Ctrl-C.", flags="--watch -w"
+        "Refresh every two seconds and also show what waits, until Ctrl-C.", flags="--watch -w"
     ),
     output: str = formats("table", "json"),
 ) -> None:

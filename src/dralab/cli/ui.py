@@ -49,8 +49,8 @@ def ui(
     Shows the cluster of --kubeconfig, $KUBECONFIG or ~/.kube/config, the files of -f, or PATH: a
     snapshot, a recording over its time, or the directory of a simulation's results. The page shows
     which device is free or held and by whom, which pods wait and why, and what would help. A
-    cluster is only read. Prints an address to open: it works once, and the next one is printed when
-    it was used. Serves on this machine alone until Ctrl-C.
+    cluster is only read. Prints an address to open; each works once, and the next one is printed
+    when it is used. Serves on this machine only, until Ctrl-C.
     """
     from dralab.apiserver.http.connections.listening import ServingError
 

@@ -42,7 +42,7 @@ def add(
     groups: tuple[str, ...] = opt("May be repeated.", flags="--group", metavar="GROUP"),
     expires: str = opt("At least 10m.", metavar="DURATION", default="365d"),
     output: Path | None = opt(
-        "Write the kubeconfig to this file, readable by you alone.  [default: stdout]",
+        "Write the kubeconfig to this file, readable only by you.  [default: stdout]",
         FILE,
         flags="--write",
     ),
