@@ -12,11 +12,9 @@ import pytest
 import yaml
 
 from dralab.scenarios import fields as field_reader
-from dralab.scenarios.errors import InputError
 from dralab.scenarios.fields import Fields, FieldSource
 from dralab.simulation import scenario_schema
 from dralab.simulation.campaigns import grid
-from dralab.simulation.engines.external import options
 from dralab.simulation.scenario import scenario as scenarios
 from jsonschemas import compare, problems, properties_by_path
 
@@ -159,7 +157,7 @@ tick: 5s
 fleet: {manifests: nodes.yaml}
 workload: {manifests: pods.yaml}
 scheduler: external
-external: {schedulers: {one: a b, two: [c]}, controllers: all, settle: 0.5}
+external: {schedulers: {one: a b, two: [c]}, controllers: all, quiet_period: 0.5}
 ---
 pools:
 - {name: a, cpu: 500m, memory: 1Gi, gpus: 1, model: T4, pods: 9, labels: {x: y},
@@ -229,9 +227,7 @@ def read(folder, monkeypatch):
 
     def scenario(value):
         given["value"] = value
-        found = scenarios.load(folder / "some.yaml")
-        options.pacing_of(found), options.conducting_of(found), options.time_of(found)
-        options.controllers_of(found), options.commands_of(found)
+        scenarios.load(folder / "some.yaml")
 
     def campaign(value):
         given["value"] = value
@@ -297,17 +293,7 @@ def test_the_schema_has_the_fields_that_the_reader_asks_for(form, read, monkeypa
     listed = defaultdict(set)
     for where, properties in properties_by_path(schema):
         listed[alike(where)] |= properties
-    listed.pop("external", None)  # not read field by field: see the tests of broken files
     assert dict(asked) == dict(listed)
-
-
-def test_the_schema_has_the_options_of_external_schedulers(read):
-    external = FORMS["scenario"][0]["properties"]["external"]["properties"]
-    base = FORMS["scenario"][1][-1]
-    with pytest.raises(InputError) as error:
-        read["scenario"](base | {"external": {"colour": 1}})
-    known = set(re.search(r"known: (.*)$", str(error.value))[1].split(", "))
-    assert known == set(external) - set(options.RENAMED)
 
 
 @pytest.mark.parametrize("form", FORMS)

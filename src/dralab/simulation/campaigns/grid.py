@@ -72,7 +72,8 @@ class CampaignCase:
     def run(self) -> Numbers:
         """Run it, and return its numbers."""
         loaded = self.load()
-        if loaded.scheduler == EXTERNAL and not {"command", "schedulers"} & set(loaded.external):
+        given = loaded.external
+        if loaded.scheduler == EXTERNAL and not (given["command"] or given["schedulers"]):
             raise InputError(
                 self.scenario,
                 "must be given: a campaign cannot start it by hand",

@@ -44,7 +44,7 @@ from dralab.simulation.lifecycle.model import (
     RunConditions,
     Stage,
 )
-from dralab.simulation.scenario import fleet, manifests, pools, recorded, workload
+from dralab.simulation.scenario import external, fleet, manifests, pools, recorded, workload
 from dralab.simulation.scenario.fleet import ScenarioFleet, openb_nodes, simulator_fleet
 from dralab.simulation.scenario.pools import ClusterAutoscalerRules, Rules, ScenarioPool
 from dralab.simulation.scenario.schedulers import (
@@ -97,7 +97,7 @@ class Scenario:
     work: ScenarioWorkload
     scheduler: str
     conditions: RunConditions
-    external: Mapping[str, object]
+    external: dict[str, Any]
     skipped: int = 0
     energy: bool = False
     outputs: Outputs = field(default_factory=Outputs)
@@ -281,8 +281,7 @@ SCENARIO: Final = Table(
         ),
         "outputs": row(OUTPUTS),
         "energy": flag("Compute the energy that a platform's machines use.", default=False),
-        # What it may say is for `engines.external.options` to read.
-        "external": field_rule({}, lambda given, key: given.mapping(key).value, always=True),
+        "external": row(external.EXTERNAL, "For `scheduler: external`: your own program."),
     },
     rules={
         "not": {"required": ["scheduler", "policy"]},
@@ -367,7 +366,7 @@ def load(
         work=work,
         scheduler=chosen,
         conditions=replace(conditions, blocking=blocking),
-        external=given.external,
+        external=given.external.values,
         skipped=len(problems.skipped),
         energy=given.energy,
         outputs=Outputs(**given.outputs.values),

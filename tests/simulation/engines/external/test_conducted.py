@@ -152,17 +152,17 @@ def test_the_clock_shows_the_wall_s_second_unless_a_start_is_given(scenario, mon
 
 
 @pytest.mark.parametrize(
-    ("wrong", "read", "told"),
+    ("wrong", "told"),
     [
-        ({"clock": "atomic"}, options.time_of, r"clock: must be virtual or real, not 'atomic'"),
-        ({"start": "noon"}, options.time_of, r"start: 'noon' is not a time such as"),
-        ({"rest": "-1"}, options.conducting_of, r"rest: must not be negative"),
+        ({"clock": "atomic"}, r"clock: 'atomic' is not one of virtual, real"),
+        ({"start": "noon"}, r"start: 'noon' is not a time such as"),
+        ({"rest": "-1"}, r"rest: must be a number, at least 0, and is -1"),
+        ({"settle": "1"}, r"settle: is unknown; known: .*quiet_period"),
     ],
 )
-def test_wrong_options_of_time_are_refused_by_name(scenario, wrong, read, told):
-    loaded = scenario("", **wrong)
+def test_wrong_options_are_refused_by_name(scenario, wrong, told):
     with pytest.raises(InputError, match=rf"external\.{told}"):
-        read(loaded)
+        scenario("", **wrong)
 
 
 # Looks at its queue every second, as kube-scheduler does; `act` is what else it does then.

@@ -227,7 +227,7 @@ def test_controllers_are_named_as_kube_controller_manager_names_them(tmp_path):
     with pytest.raises(
         InputError, match=r"external\.controllers: 'jobs' is unknown; known: .*job-c"
     ):
-        options.controllers_of(write("", controllers="[jobs]"))
+        write("", controllers="[jobs]")
     assert options.controllers_of(write("", controllers="external")).heartbeats == 10
     assert len(options.controllers_of(write("", controllers="all")).own) > 15
     with pytest.raises(InputError, match=r"controllers need the virtual clock: external\.clock is"):

@@ -22,11 +22,6 @@ from dralab.simulation.engines.external.served_cluster import ServedCluster
 from dralab.simulation.engines.external.strides import Strides
 from dralab.virtualtime import Supervisor
 
-# Seconds of the clock. Programs are started so long before a run begins.
-WARM_UP: Final = 10.0
-# Nothing is to come but what programs do by themselves, and for so long they have written nothing.
-# kube-scheduler tries again what it could not place after 5 minutes.
-REST: Final = 600.0
 # For so long after the last write it is waited whether a controller creates another pod.
 REACTION: Final = 60 * SECOND
 # Bookmarks wake every informer, though its watch never breaks here.
@@ -37,24 +32,15 @@ LOOK: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConductorOptions:
-    """How to drive programs under the clock.
+    """How to drive programs under the clock: fields of `external:`, which says what they mean."""
 
-    `warm_up`: seconds of the clock between the start of the programs and that of the run.
-    `timer_slack`: a program's timer may fire so many seconds late, so that more of them fire at
-    once. `skip_idle_timers`: the timers of schedulers are passed in longer steps while no pod waits
-    (see `strides`). `rest`: the run ends when for so many seconds of the clock nothing was to come
-    and no program has written. `restarts`: how often a scheduler that ends is started again.
-    `instant_timeout`: real seconds after which programs that still have not paused at an instant
-    end the run.
-    """
-
-    scheduler_name: str = "default-scheduler"
-    warm_up: float = WARM_UP
-    timer_slack: float = 0.0
-    skip_idle_timers: bool = False
-    rest: float = REST
-    restarts: int = 0
-    instant_timeout: float = 300.0
+    scheduler_name: str
+    warm_up: float
+    timer_slack: float
+    skip_idle_timers: bool
+    rest: float
+    restarts: int
+    instant_timeout: float
 
 
 class Conductor(ClockedRun):

@@ -47,29 +47,20 @@ LAST: Final = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PacingOptions:
-    """How to pace simulated time to a scheduler. Seconds are real ones.
+    """How to pace simulated time to a scheduler: fields of `external:`, in real seconds."""
 
-    `quiet_period`: silence that counts as an answer. `answer_timeout`: how long to wait for pods
-    that get no answer. `bind_grace`: how long to wait for a pod that has room but is not bound.
-    `polls`: it lists instead of watching (found out where it watches no pods). `overcommit`: pods
-    may be bound where there is no room (otherwise the kubelet refuses them). `claims`: GPUs are
-    devices that pods claim. `wait_for_rejections`: wait for an answer about every pod, also one
-    that has room nowhere. `strict`: a late bind ends the run. `restarts`: how often a scheduler
-    that ends by itself is started again.
-    """
-
-    quiet_period: float = 0.05
-    answer_timeout: float = 10.0
-    bind_grace: float = 2.0
-    start_timeout: float = 60.0
-    start_quiet_period: float = 0.3
-    scheduler_name: str = "default-scheduler"
-    polls: bool = False
-    overcommit: bool = False
-    claims: bool = False
-    wait_for_rejections: bool = False
-    strict: bool = False
-    restarts: int = 0
+    quiet_period: float
+    answer_timeout: float
+    bind_grace: float
+    start_timeout: float
+    start_quiet_period: float
+    scheduler_name: str
+    polls: bool
+    overcommit: bool
+    claims: bool
+    wait_for_rejections: bool
+    strict: bool
+    restarts: int
 
 
 class Pacer(ClockedRun):

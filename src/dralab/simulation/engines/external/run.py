@@ -18,15 +18,16 @@ from dralab.runtime.simulated import SimulatedEngine
 from dralab.scenarios.errors import InputError
 from dralab.simulation.engines.external import checkpoint, options
 from dralab.simulation.engines.external.clocked_processes import ClockedLauncher
-from dralab.simulation.engines.external.conductor import Conductor
+from dralab.simulation.engines.external.conductor import Conductor, ConductorOptions
 from dralab.simulation.engines.external.driver import ClockedRun, DriverReport
-from dralab.simulation.engines.external.pacing import Pacer
+from dralab.simulation.engines.external.pacing import Pacer, PacingOptions
 from dralab.simulation.engines.external.schedulers import Launcher, RealTimeLauncher, started
 from dralab.simulation.engines.external.served_cluster import ServedCluster, ServedTask
 from dralab.simulation.engines.external.strides import TimerMattered
 from dralab.simulation.engines.external.submission import PodOptions
 from dralab.simulation.engines.scenario_run import Progress, Stop
 from dralab.simulation.results.result import Result, Task
+from dralab.simulation.scenario import external
 from dralab.simulation.scenario.scenario import Scenario, digest
 from dralab.simulation.workloads.openb import WHOLE_GPU
 from dralab.virtualtime import Supervisor, unavailable
@@ -165,8 +166,8 @@ class ExternalRun:
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.scenario = scenario
-        self.pacing = options.pacing_of(scenario)
-        self.conducting = options.conducting_of(scenario)
+        self.pacing = options.of_kind(PacingOptions, scenario)
+        self.conducting = options.of_kind(ConductorOptions, scenario)
         self.time = options.time_of(scenario)
         self.controllers = options.controllers_of(scenario)
         self.commands = options.commands_of(scenario, command)
@@ -194,8 +195,6 @@ class ExternalRun:
             return self._go(progress, stop, strides=False)
 
     def _go(self, progress: Progress | None, stop: Stop | None, *, strides: bool) -> Result:
-        for warning in options.old_names(self.scenario):
-            self.say(warning)
         why_not = self._why_no_clock()
         if why_not is not None and self.controllers:
             raise InputError(
@@ -203,7 +202,7 @@ class ExternalRun:
                 f"controllers need the virtual clock: {why_not}",
                 where="external.controllers",
             )
-        for key in options.without_effect(self.scenario, virtual=why_not is None):
+        for key in external.without_effect(self.scenario.external, virtual=why_not is None):
             self.say(f"warning: external.{key} has no effect: {_clock_used(why_not)}")
         saved = self._resumed
         begin = self.time.start if saved is None else saved["begin"]
