@@ -50,12 +50,13 @@ class AutoscaledLab:
             for pod in self.client.list(PODS).items
         }
 
-    def events(self, reason):
-        """The messages of a reason, by the name of their object."""
+    def events(self, reason, *, of_claims=False):
+        """The messages of a reason, by the name of their object; those of NodeClaims apart."""
         return {
             event["involvedObject"]["name"]: event["message"]
             for event in self.client.list(EVENTS).items
             if event["reason"] == reason
+            and (event["involvedObject"]["kind"] == "NodeClaim") == of_claims
         }
 
     def config_map(self, name, key, content, namespace="kube-system"):

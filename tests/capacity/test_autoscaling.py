@@ -374,15 +374,15 @@ def test_partitions_join_the_node_that_still_has_room_for_them():
     assert asked(objects, *pools) == [("two", [f"w{n}" for n in range(5)])]
 
 
-def consolidated(objects, nodes, *pools, allowed=9, only_empty=False):
+def consolidated(objects, nodes, *pools, allowed=9, only_empty=False, drifted=()):
     found = disruptions(
         ClusterModel(objects), nodes, {each: each.most for each in pools},
         allowed if callable(allowed) else lambda _reason, _group: allowed,
-        only_empty={""} if only_empty else (),
+        drifted=dict(drifted), only_empty={""} if only_empty else (),
     )  # fmt: skip
     if found is None:
         return None
-    return found.nodes, None if found.replacement is None else found.replacement.name
+    return found.nodes, next((each.name for each in found.replacements), None)
 
 
 FOUR, ONE = gpu_pool("four", 4, price=10.0), gpu_pool("one", 1, price=2.0)
@@ -420,6 +420,50 @@ def test_a_pod_that_must_not_be_disrupted_keeps_its_node():
     held["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
     objects = flat(gpu_node("a", 4), gpu_node("b", 4), [held, wire], holder("i", "b", 0))
     assert consolidated(objects, {"a": FOUR, "b": FOUR}, FOUR) == (("b",), None)
+
+
+def replaced(objects, *drifted, pools=(FOUR, ONE), allowed=9):
+    """Which of the nodes goes because it has drifted, and the nodes that come for it."""
+    found = disruptions(
+        ClusterModel(objects), {}, {each: each.most for each in pools},
+        lambda reason, _: allowed if reason == "Drifted" else 9,
+        drifted=dict.fromkeys(drifted, FOUR),
+    )  # fmt: skip
+    if found is None:
+        return None
+    assert found.reason == "Drifted"
+    return found.nodes, [each.name for each in found.replacements]
+
+
+def test_a_node_that_has_drifted_goes_for_as_many_as_its_pods_need_whatever_they_cost():
+    objects = flat(gpu_node("a", 4), holder("h", "a", 0), holder("i", "a", 1))
+    assert replaced(objects, "a") == (("a",), ["four"])
+    assert replaced(objects, "a", pools=(ONE,)) == (("a",), ["one", "one"])
+    assert replaced(objects, "a", pools=()) is None
+    assert replaced(flat(objects, gpu_node("b", 4)), "a") == (("a",), [])
+
+
+def test_of_nodes_that_have_drifted_an_empty_one_goes_first_and_as_many_as_the_budget_allows():
+    objects = flat(gpu_node("a", 4), holder("h", "a", 0), gpu_node("b", 4))
+    assert replaced(objects, "a", "b") == (("b",), [])
+    assert replaced(objects, "a", "b", allowed=0) is None
+    # One that nobody uses goes as such, if its NodePool lets it: all of them together.
+    assert consolidated(objects, {"b": FOUR}, FOUR, drifted={"a": FOUR}) == (("b",), None)
+
+
+def test_a_node_that_has_drifted_is_replaced_before_others_are_consolidated():
+    objects = flat(
+        gpu_node("a", 4), holder("h", "a", 0), gpu_node("b", 4), holder("i", "b", 0),
+        gpu_node("c", 4), holder("j", "c", 0),
+    )  # fmt: skip
+    found = consolidated(objects, dict.fromkeys("abc", FOUR), FOUR, drifted={"c": FOUR})
+    assert found == (("c",), None)
+
+
+def test_a_pod_that_must_not_be_disrupted_keeps_a_node_that_has_drifted():
+    held, wire = holder("h", "a", 0)
+    held["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
+    assert replaced(flat(gpu_node("a", 4), [held, wire]), "a") is None
 
 
 # --- NodePools ------------------------------------------------------------------------------------

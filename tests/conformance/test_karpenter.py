@@ -137,14 +137,14 @@ def ours(case):
         return rules.allowed(len(nodes), now, reason)
 
     while case.going and (found := disruptions(model, nodes, rooms, allowed)):
-        if found.replacement is not None:
-            add(found.replacement)
+        for replacement in found.replacements:
+            add(replacement)
         for name in found.nodes:
             del nodes[name]
-            if found.replacement is None:
+            if not found.replacements:
                 RemoveNode(name).apply(model)
         steps.append(dict(Counter(pool.name for pool in nodes.values())))
-        if found.replacement is not None:
+        if found.replacements:
             break
     return grown, steps
 

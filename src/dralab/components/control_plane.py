@@ -54,11 +54,17 @@ STORED_ONLY: Final = frozenset(
     }
 )
 """Collections on whose objects a real cluster acts, and no part of dralab."""
-OPTIONAL: Final = dict.fromkeys(
-    ("karpenter.sh/nodepools", "karpenter.kwok.sh/kwoknodeclasses"),
-    "`dralab up --autoscaler karpenter`",
-)
-"""Collections on which a part acts that has to be asked for, and how."""
+OPTIONAL: Final = {
+    (collection, name): f"`dralab up --autoscaler {autoscaler}`"
+    for collection, name, autoscaler in (
+        ("karpenter.sh/nodepools", "", "karpenter"),
+        ("karpenter.sh/nodeclaims", "", "karpenter"),
+        ("karpenter.kwok.sh/kwoknodeclasses", "", "karpenter"),
+        ("configmaps", "kwok-provider-config", "cluster-autoscaler"),
+        ("configmaps", "kwok-provider-templates", "cluster-autoscaler"),
+    )
+}
+"""Collections, or objects of a name, on which a part acts that has to be asked for, and how."""
 
 
 class ControlPlaneHost(RolesHost, Protocol):

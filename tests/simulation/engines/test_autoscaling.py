@@ -284,9 +284,22 @@ def test_karpenter_gives_up_empty_nodes_and_replaces_one_that_is_too_large(run):
     result, found = run(SHAPES, pods, "autoscaler: {karpenter: {budget: 1}}")
     # Decided at the next turn and confirmed fifteen seconds later; b begins again on its own node.
     assert spans(result) == {
-        "four-0": (1, 61, 3751, "replaced"),
+        "four-0": (1, 61, 3751, "Underutilized"),
         "one-0": (3690, 3750, 21750, ""),
     }
+    assert found["evictions"] == 1
+
+
+def test_no_new_pod_goes_to_a_node_whose_replacement_is_on_its_way(run):
+    pods = (
+        "{name: a, count: 3, cpu: 1, gpus: 1, duration: 1h}, {name: b, cpu: 1, gpus: 1, duration: 5h}, "
+        "{name: c, cpu: 1, at: 3700s, duration: 1h}"
+    )
+    result, found = run(SHAPES, pods, "autoscaler: {karpenter: {budget: 1}}")
+    # c waits for the smaller node, where there is room beside b: none is asked for it alone.
+    assert {name: (span[1], span[3]) for name, span in spans(result).items()} == {
+        "four-0": (61, "Underutilized"), "one-0": (3750, ""),
+    }  # fmt: skip
     assert found["evictions"] == 1
 
 
@@ -383,7 +396,7 @@ def test_a_node_expires_and_its_pods_begin_again_on_another(run_with):
     result, found = run_with(
         [short], "{name: a, cpu: 1, gpus: 1, duration: 90m}", more="stop: {at: 3h}"
     )
-    assert spans(result)["main-one-0"] == (1, 61, 3602, "expired")
+    assert spans(result)["main-one-0"] == (1, 61, 3602, "Expired")
     assert found["evictions"] >= 1
 
 
@@ -394,7 +407,7 @@ ONES = "{name: one, cpu: 16, gpus: 1, price: 3, startup: 1m}"
 
 
 def gone(result):
-    return sorted(node.gone // 10**9 for node in result.nodes if node.reason == "unneeded")
+    return sorted(node.gone // 10**9 for node in result.nodes if node.reason == "Empty")
 
 
 def test_no_more_nodes_of_a_node_pool_go_at_a_time_than_its_budget_allows(run_with):

@@ -23,7 +23,7 @@ from builders import ask as asking
 from builders import pool as slices_of_pool
 from dralab.runtime.client import Resource
 from dralab.runtime.resources import CLAIM_TEMPLATES, CLAIMS, CLASSES, CONFIG_MAPS, JOBS, PODS
-from dralab.simulation.live.karpenter_pools import NODE_CLASSES, NODE_POOLS
+from dralab.simulation.live.karpenter_objects import NODE_CLASSES, NODE_POOLS
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments")
 CLASS = device_class("gpu", f'device.driver == "{DRIVER}"')

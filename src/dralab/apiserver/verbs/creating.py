@@ -67,7 +67,8 @@ def _created(scope: Scope, kind: Kind, value: JsonDict, namespace: str) -> Store
     if kind.has_status and not rules.keeps_status:
         value["status"] = {}
     _new_metadata(scope, kind, value, namespace, now=now)
-    scope.warnings += rules.creation_warnings(value) + scope.rules.inert_warnings(kind)
+    scope.warnings += rules.creation_warnings(value)
+    scope.warnings += scope.rules.inert_warnings(kind, value["metadata"]["name"])
     if scope.options.gated:
         scope.rules.drop_gated(kind, value, None)
     rules.prepare_create(value, now)

@@ -9,7 +9,7 @@ from dataclasses import field
 from functools import partial
 from typing import Final
 
-from dralab.capacity.autoscaling.node_pools import EMPTY, UNDERUTILIZED
+from dralab.capacity.autoscaling.node_pools import DRIFTED, EMPTY, UNDERUTILIZED
 from dralab.capacity.autoscaling.pools import (
     Expansion,
     NodePool,
@@ -35,6 +35,7 @@ TRIED: Final = "karpenter-tries"
 # What is left of the limits of NodePools, by name and resource.
 Limits = Mapping[str, Mapping[str, int]]
 NO_LIMITS: Final[Limits] = {}
+NOTHING: Final[Mapping[str, NodePool]] = {}
 # How many nodes of a NodePool may be disrupted now for a reason.
 Allowed = Callable[[str, str], int]
 
@@ -144,10 +145,11 @@ def _shared_claims(pod: PodInfo) -> set[NamespacedName]:
 
 @dataclass(frozen=True, slots=True)
 class Disruption:
-    """Nodes that go together, and the node that comes for them first; None: none is needed."""
+    """Nodes that go together for a reason, and the nodes that come for them first."""
 
     nodes: tuple[str, ...]
-    replacement: NodePool | None = None
+    reason: str
+    replacements: tuple[NodePool, ...] = ()
 
 
 def disruptions(
@@ -156,21 +158,29 @@ def disruptions(
     pools: Mapping[NodePool, int],
     allowed: Allowed,
     *,
+    drifted: Mapping[str, NodePool] = NOTHING,
     only_empty: Collection[str] = (),
     remaining: Limits = NO_LIMITS,
 ) -> Disruption | None:
     """Return the next nodes to disrupt; None: there is nothing to gain, or nothing is `allowed`.
 
-    Empty nodes go first, all together. Then as many of the others as can go for at most one cheaper
-    node, those first that save most for each pod; then the first single node. Of some NodePools
-    `only_empty` nodes go. The model is left as it was.
+    Empty nodes go first, all together. Then one that has `drifted`, empty ones before the others,
+    and as many nodes come as its pods need. Then as many of the others as can go for at most one
+    cheaper node, those first that save most for each pod; then the first single node. Of some
+    NodePools `only_empty` nodes go. The model is left as it was.
     """
     refused = MoveCosts(model).refused
     candidates = [name for name in nodes if _may_go(model, name, refused)]
     empty = [name for name in candidates if not users_of_node(model, name)]
     going = _as_allowed(empty, nodes, partial(allowed, EMPTY))
     if going:
-        return Disruption(tuple(going))
+        return Disruption(tuple(going), EMPTY)
+    stale = [name for name in drifted if _may_go(model, name, refused)]
+    stale.sort(key=lambda name: bool(users_of_node(model, name)))
+    for name in _as_allowed(stale, drifted, partial(allowed, DRIFTED), at_once=False):
+        coming = _replacements(model, [name], drifted, pools, remaining)
+        if coming is not None:
+            return Disruption((name,), DRIFTED, coming)
     # Empty nodes count with their own reason alone.
     others = [
         name for name in candidates if name not in empty and nodes[name].group not in only_empty
@@ -246,20 +256,33 @@ def _consolidation(
     remaining: Limits,
 ) -> Disruption | None:
     """Return the disruption of all these nodes, for at most one node that is cheaper."""
+    price = sum(nodes[name].price for name in names)
+    cheaper = {pool: room for pool, room in pools.items() if pool.price < price and room > 0}
+    coming = _replacements(model, names, nodes, cheaper, remaining)
+    if coming is None or len(coming) > 1:
+        return None
+    # Of several nodes, one of the kind that would come is rather kept.
+    if len(names) > 1 and not {nodes[name] for name in names}.isdisjoint(coming):
+        return None
+    return Disruption(tuple(names), UNDERUTILIZED, coming)
+
+
+def _replacements(
+    model: ClusterModel,
+    names: Sequence[str],
+    nodes: Mapping[str, NodePool],
+    pools: Mapping[NodePool, int],
+    remaining: Limits,
+) -> tuple[NodePool, ...] | None:
+    """Return the nodes that the pods of these need; None: some of the pods would find no place."""
     with model.tentatively():
         leaving = [pod for name in names for pod in RemoveNode(name).apply(model)]
         left = homeless(model, leaving)
-        if not left:
-            return Disruption(tuple(names))
-        price = sum(nodes[name].price for name in names)
-        cheaper = {pool: room for pool, room in pools.items() if pool.price < price and room > 0}
-        found = provision(model, cheaper, left, _limits_without(names, nodes, remaining))
-    if len(found) != 1 or len(found[0].pods) < len(left):
+        limits = _limits_without(names, nodes, remaining)
+        found = provision(model, pools, left, limits) if left else []
+    if sum(len(each.pods) for each in found) < len(left):
         return None
-    # Of several nodes, one of the kind that would come is rather kept.
-    if len(names) > 1 and found[0].pool in {nodes[name] for name in names}:
-        return None
-    return Disruption(tuple(names), found[0].pool)
+    return tuple(each.pool for each in found)
 
 
 def _limits_without(

@@ -13,7 +13,8 @@ from dralab.values import cron
 
 EMPTY: Final = "Empty"
 UNDERUTILIZED: Final = "Underutilized"
-REASONS: Final = (UNDERUTILIZED, EMPTY, "Drifted")
+DRIFTED: Final = "Drifted"
+REASONS: Final = (UNDERUTILIZED, EMPTY, DRIFTED)
 NEVER: Final = "Never"
 CONSOLIDATIONS: Final = ("WhenEmptyOrUnderutilized", "WhenEmpty", NEVER)
 

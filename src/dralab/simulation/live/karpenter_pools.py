@@ -4,54 +4,64 @@ Source: Karpenter of August 2026 (`karpenter.sh/v1`, `kwok/cloudprovider`).
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from dralab.api.status import ignoring
 from dralab.kernel.durations import duration
 from dralab.kernel.randomness import Randomness
-from dralab.objects.conditions import with_condition
+from dralab.objects.conditions import is_true
 from dralab.objects.metadata import NamespacedName, labels_of, metadata_of, spec_of, status_of
 from dralab.objects.requests import amount_of
-from dralab.runtime.client import Resource, amend
+from dralab.runtime.client import amend
 from dralab.runtime.manager import Manager
 from dralab.scenarios.errors import InputError
 from dralab.scenarios.fields import FieldSource
 from dralab.simulation.engines.autoscaling.karpenter import Karpenter
 from dralab.simulation.engines.autoscaling.loop import Autoscaler
 from dralab.simulation.engines.autoscaling.machines import Machines, ScalingObserver
+from dralab.simulation.live.karpenter_objects import (
+    CLASS_KIND,
+    GROUP,
+    NODE_CLAIMS,
+    NODE_CLASSES,
+    NODE_POOLS,
+    awaiting,
+    condition,
+    definitions,
+    updated,
+)
+from dralab.simulation.live.node_claims import (
+    DELETED,
+    FINALIZER,
+    MANAGED,
+    NodeClaims,
+    provider_id,
+)
 from dralab.simulation.live.pool_source import FoundPools, PoolFinding, name_problem
 from dralab.simulation.live.scaling_events import KarpenterEvents
 from dralab.simulation.scenario.node_pools import NodePoolTemplate, template_of
 from dralab.simulation.scenario.pools import KarpenterRules, ScenarioPool, pools_of
 from dralab.values.json_types import JsonDict
 
-NODE_POOLS: Final = Resource("karpenter.sh", "v1", "nodepools", namespaced=False)
-NODE_CLASSES: Final = Resource("karpenter.kwok.sh", "v1alpha1", "kwoknodeclasses", namespaced=False)
-CLASS_KIND: Final = "KWOKNodeClass"
+HEALTHY: Final = "NodeRegistrationHealthy"
 DELAY: Final = "nodeRegistrationDelay"
 # Who looks at nodes sees that Karpenter has finished with them.
-STATES: Final = {f"karpenter.sh/{each}": "true" for each in ("registered", "initialized")}
-MANAGED: Final = "kwok.x-k8s.io/node"
-COLUMNS: Final = (
-    ("NodeClass", ".spec.template.spec.nodeClassRef.name", "string", 0),
-    ("Nodes", ".status.nodes", "string", 0),
-    ("Ready", '.status.conditions[?(@.type=="Ready")].status', "string", 0),
-    ("Age", ".metadata.creationTimestamp", "date", 0),
-    ("Weight", ".spec.weight", "integer", 1),
-    ("CPU", ".status.resources.cpu", "string", 1),
-    ("Memory", ".status.resources.memory", "string", 1),
-)
+STATES: Final = {f"{GROUP}/{each}": "true" for each in ("registered", "initialized")}
+CLASS_LABEL: Final = f"{NODE_CLASSES.group}/{CLASS_KIND.lower()}"
+# What a NodePool is told to have, whatever its nodes offer.
+COUNTED: Final = ("cpu", "ephemeral-storage", "memory", "nodes", "pods")
 
 
 class KarpenterPools:
     """The NodePools of a cluster; `types` are the instance types that they may have."""
 
     component = "karpenter"
+    finalizer = FINALIZER
     acts_on: Collection[str] = tuple(
-        f"{each.group}/{each.plural}" for each in (NODE_POOLS, NODE_CLASSES)
+        f"{each.group}/{each.plural}" for each in (NODE_POOLS, NODE_CLAIMS, NODE_CLASSES)
     )
 
     def __init__(
@@ -68,15 +78,15 @@ class KarpenterPools:
         self._pools = manager.cache(NODE_POOLS)
         self._classes = manager.cache(NODE_CLASSES)
         self._templates: list[NodePoolTemplate] = []
-        # What each NodePool lacks, by the type of the condition that says so.
-        self._problems: dict[str, tuple[str, str]] = {}
+        # What each NodePool lacks, as a condition.
+        self._problems: dict[str, JsonDict] = {}
+        self._queue = manager.queue("autoscaler/nodepools", self._write)
+        self._claims = NodeClaims(manager, self._pools, self._queue.add)
+        self._karpenter: Karpenter | None = None
 
     def definitions(self) -> Sequence[JsonDict]:
-        """Return the definitions of NodePools and of their classes."""
-        return [
-            _definition(NODE_POOLS, "NodePool", "nodepool", COLUMNS),
-            _definition(NODE_CLASSES, CLASS_KIND, "kwoknodeclass", ()),
-        ]
+        """Return the definitions of NodePools, NodeClaims and classes."""
+        return definitions()
 
     def subscribe(self, changed: Callable[[], None]) -> None:
         """Call `changed` when the specification of a NodePool or of a class has changed."""
@@ -90,34 +100,39 @@ class KarpenterPools:
 
     def autoscaler(self, machines: Machines, begin: int) -> Autoscaler:
         """Return Karpenter."""
-        return Karpenter(machines, self.rules, begin)
+        self._karpenter = Karpenter(machines, self.rules, begin)
+        return self._karpenter
 
     def observer(self) -> ScalingObserver:
         """Return who writes the events of Karpenter."""
-        return KarpenterEvents(self._manager)
+        return KarpenterEvents(self._manager, self._claims)
 
     def obey(self, autoscaler: Autoscaler) -> None:
-        """Let Karpenter know of NodePools; the nodes of one that was deleted go."""
+        """Let Karpenter know of NodePools; nodes of one that was deleted go, of others drift."""
         assert isinstance(autoscaler, Karpenter)  # noqa: S101 - it is this one's
         machines = autoscaler.machines
         autoscaler.set_node_pools([each.rules for each in self._templates])
+        self._claims.obey(autoscaler, self._templates)
         there = {metadata_of(each)["name"] for each in self._pools}
         for machine in list(machines.here.values()):
             if machines.pools[machine.pool].group not in there and not machine.leaving:
-                machines.drain(machine, "its NodePool is deleted")
+                machines.drain(machine, DELETED)
 
     def dressed(self, node: JsonDict, pool: str) -> JsonDict:
         """Return a node as the provider makes it."""
         del pool
         metadata = node["metadata"]
+        name = metadata["name"]
         return {
             **node,
             "metadata": {
                 **metadata,
                 "labels": {**labels_of(node), **STATES},
-                "annotations": {MANAGED: "fake"},
+                "annotations": dict(MANAGED),
+                "finalizers": [FINALIZER],
+                "ownerReferences": self._claims.owners(name),
             },
-            "spec": {**spec_of(node), "providerID": f"kwok://{metadata['name']}"},
+            "spec": {**spec_of(node), "providerID": provider_id(name)},
         }
 
     # --- reading ------------------------------------------------------------------------------
@@ -133,12 +148,17 @@ class KarpenterPools:
                 delay = self._delay(body)
                 source = FieldSource(Path(f"NodePool {name}"))
                 template, ignored = template_of(name, body, source)
+                labels = {**template.labels, CLASS_LABEL: self._class_of(body)["name"]}
+                template = replace(template, labels=labels)
                 found = _with_delay(pools_of(template, self.types), delay)
                 self._check(found)
             except InputError as error:
                 text = ": ".join(part for part in (error.where, error.problem) if part)
-                sort = "NodeClassReady" if error.where == CLASS_KIND else "ValidationSucceeded"
-                self._problems[name] = sort, text
+                self._problems[name] = (
+                    condition("NodeClassReady", "False", "NodeClassNotFound", text)
+                    if error.where == CLASS_KIND
+                    else condition("ValidationSucceeded", "False", "NodePoolValidationFailed", text)
+                )
                 findings.append(_finding(body, text, is_error=True))
                 continue
             findings += (_finding(body, f"{each} is not acted on") for each in ignored)
@@ -151,8 +171,7 @@ class KarpenterPools:
 
     def _delay(self, pool: JsonDict) -> int:
         """Return how long after its request a node registers, as the class of a NodePool says."""
-        template = spec_of(pool).get("template") or {}
-        ref = (template.get("spec") or {}).get("nodeClassRef") or {}
+        ref = self._class_of(pool)
         name, kind = str(ref.get("name") or ""), ref.get("kind")
         if kind != CLASS_KIND or ref.get("group") != NODE_CLASSES.group:
             problem = f"nodeClassRef must be of {NODE_CLASSES.group} {CLASS_KIND}"
@@ -166,6 +185,10 @@ class KarpenterPools:
         except ValueError as error:
             raise InputError(name, f"{name} {DELAY}: {error}", where=CLASS_KIND) from None
 
+    def _class_of(self, pool: JsonDict) -> JsonDict:
+        template = spec_of(pool).get("template") or {}
+        return (template.get("spec") or {}).get("nodeClassRef") or {}
+
     def _check(self, pools: Sequence[ScenarioPool]) -> None:
         for each in pools:
             if problem := name_problem(each.name):
@@ -175,43 +198,44 @@ class KarpenterPools:
 
     def report(self, machines: Machines) -> None:
         """Write what each NodePool has, and whether it is ready."""
-        counts: dict[str, Counter[str]] = {}
+        del machines
+        for body in self._pools:
+            self._queue.add(metadata_of(body)["name"])
+
+    def _write(self, name: str) -> int | None:
+        """Write the status of a NodePool."""
+        body, karpenter = self._pools.get(NamespacedName("", name)), self._karpenter
+        if body is None or karpenter is None:
+            return None
+        counts = Counter(dict.fromkeys(COUNTED, 0))
+        machines = karpenter.machines
+        registered = False
         for machine in machines.here.values():
             pool = machines.pools[machine.pool]
-            if machine.up is not None:
-                counts.setdefault(pool.group, Counter()).update(pool.amounts)
-        for body in self._pools:
-            self._write(body, counts.get(metadata_of(body)["name"], Counter()))
-
-    def _write(self, body: JsonDict, counts: Counter[str]) -> None:
-        now = self._manager.now()
-        name = metadata_of(body)["name"]
-        conditions = list(self._conditions(name))
-        resources = {each: amount_of(each, units) for each, units in sorted(counts.items())}
+            if pool.group == name:
+                registered |= machine.up is not None
+                counts.update({} if karpenter.is_going(machine) else pool.amounts)
+        problem = self._problems.get(name)
+        conditions = [
+            problem if problem and problem["type"] == sort else condition(sort)
+            for sort in ("ValidationSucceeded", "NodeClassReady")
+        ]
 
         def change(latest: JsonDict) -> bool:
+            healthy = registered or is_true(latest, HEALTHY)
+            wanted = (*conditions, condition(HEALTHY) if healthy else awaiting(HEALTHY))
             held = status_of(latest)
-            wanted = {**held, "nodes": counts["nodes"], "resources": resources}
-            listed = held.get("conditions") or []
-            for each in conditions:
-                listed = with_condition(listed, each, now=now)
-            wanted["conditions"] = listed
-            latest["status"] = wanted
-            return wanted != held
+            latest["status"] = {
+                **held,
+                "nodes": counts["nodes"],
+                "resources": {each: amount_of(each, counts[each]) for each in sorted(counts)},
+                "conditions": updated(latest, wanted, len(conditions), self._manager.now()),
+            }
+            return bool(latest["status"] != held)
 
         with ignoring("NotFound"):
             amend(self._manager.client, NODE_POOLS, body, change, subresource="status")
-
-    def _conditions(self, name: str) -> Iterator[JsonDict]:
-        wrong, text = self._problems.get(name, ("", ""))
-        for sort in ("ValidationSucceeded", "NodeClassReady", "Ready"):
-            bad = bool(wrong) and sort in {wrong, "Ready"}
-            yield {
-                "type": sort,
-                "status": "False" if bad else "True",
-                "reason": "NotReady" if bad else sort,
-                "message": text if bad else "",
-            }
+        return None
 
 
 def _with_delay(pools: Sequence[ScenarioPool], delay: int) -> list[ScenarioPool]:
@@ -225,33 +249,3 @@ def _finding(body: JsonDict, text: str, *, is_error: bool = False) -> PoolFindin
     return PoolFinding(
         about=body, kind="NodePool", api_version="karpenter.sh/v1", message=text, is_error=is_error
     )
-
-
-def _definition(
-    resource: Resource, kind: str, singular: str, columns: Sequence[tuple[str, str, str, int]]
-) -> JsonDict:
-    """Return a definition that takes any field; problems are written to the status."""
-    free: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {
-        "name": resource.version,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": free},
-        "subresources": {"status": {}},
-        "additionalPrinterColumns": [
-            {"name": name, "jsonPath": path, "type": sort, "priority": priority}
-            for name, path, sort, priority in columns
-        ],
-    }
-    names = {"kind": kind, "plural": resource.plural, "singular": singular}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{resource.plural}.{resource.group}"},
-        "spec": {
-            "group": resource.group,
-            "names": {**names, "categories": ["karpenter"]},
-            "scope": "Cluster",
-            "versions": [version],
-        },
-    }

@@ -13,7 +13,7 @@ from dralab.node.kubelets import LEASE_NAMESPACE
 from dralab.objects.conditions import is_true
 from dralab.objects.metadata import NamespacedName, labels_of, spec_of
 from dralab.objects.taints import taints_of
-from dralab.runtime.client import Client, Resource
+from dralab.runtime.client import Client, Resource, amend, drop_finalizer
 from dralab.runtime.live import LiveEngine
 from dralab.runtime.manager import Manager
 from dralab.runtime.resources import CLASSES, LEASES, NODES, PODS, SLICES
@@ -32,7 +32,9 @@ KINDS = {"DeviceClass": CLASSES, "ResourceSlice": SLICES}
 
 
 class Dresser(Protocol):
-    """Makes a node that of an autoscaler's provider."""
+    """Makes a node that of an autoscaler's provider, which keeps it by the finalizer, if any."""
+
+    finalizer: str
 
     def dressed(self, node: JsonDict, pool: str) -> JsonDict:
         """Return a new node of a pool as the provider makes it."""
@@ -110,6 +112,9 @@ class LivePools(ServedPools):
         self.nodes.remove_node(node)
         self.client.delete_collection(SLICES, field_selector=f"spec.nodeName={node}")
         self.delete_if_there(LEASES, node, LEASE_NAMESPACE)
+        with ignoring("NotFound"):
+            release = partial(drop_finalizer, name=self.provider.finalizer)
+            amend(self.client, NODES, self.client.get(NODES, node), release)
         self.delete_if_there(NODES, node)
 
 

@@ -70,7 +70,8 @@ class NodeGroups:
     """The node groups of a cluster, beside those `given` on the command line."""
 
     component = "cluster-autoscaler"
-    acts_on: Collection[str] = ()
+    finalizer = ""
+    acts_on: Collection[str] = (CONFIG_MAPS.plural,)
 
     def __init__(
         self,

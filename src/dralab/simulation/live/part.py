@@ -53,7 +53,9 @@ class PoolAutoscaler:
             create_if_missing(cluster.client, CRDS, body)
         rules = cluster.server.resources.context.rules
         rules.optional = {
-            hub: part for hub, part in rules.optional.items() if hub not in self.source.acts_on
+            about: part
+            for about, part in rules.optional.items()
+            if about[0] not in self.source.acts_on
         }
         self.recorder = manager.recorder(self.source.component)
         self.host = LivePools(engine, manager, self.nodes, self.source, self._changed)

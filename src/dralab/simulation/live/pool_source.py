@@ -39,6 +39,8 @@ class PoolSource(Protocol):
     # The component that events are from, and the collections that nobody else acts on.
     component: str
     acts_on: Collection[str]
+    # What nodes have until they are gone; empty: nothing.
+    finalizer: str
 
     def definitions(self) -> Sequence[JsonDict]:
         """Return the definitions of the custom resources that describe pools."""

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from dralab.capacity.autoscaling.node_pools import REASONS
 from dralab.capacity.autoscaling.pools import add_node
 from dralab.objects.metadata import NamespacedName
 from dralab.runtime.manager import Manager
@@ -20,6 +21,8 @@ from dralab.scheduling.reasons import NO_DEVICES, Reason
 from dralab.scheduling.state import Refusal
 from dralab.simulation.engines.autoscaling.cluster_autoscaler import ClusterAutoscaler
 from dralab.simulation.engines.autoscaling.machines import Machine, ScalingObserver
+from dralab.simulation.live.node_claims import NodeClaims
+from dralab.simulation.live.status_config_map import StatusConfigMap
 
 # Of the pods that no pool helps, so many are told why: each is tried on each pool.
 MOST_TOLD: Final = 50
@@ -52,6 +55,11 @@ class ClusterAutoscalerEvents(NodeEvents):
     def __init__(self, manager: Manager, of: Callable[[], ClusterAutoscaler]) -> None:
         super().__init__(manager)
         self._of = of
+        self._status = StatusConfigMap(manager, of)
+
+    def looked(self) -> None:
+        """Write the status."""
+        self._status.look()
 
     def asked(self, machines: Sequence[Machine], pods: Sequence[PodInfo]) -> None:
         """Say of each pod which group grows for it."""
@@ -59,7 +67,11 @@ class ClusterAutoscalerEvents(NodeEvents):
             return
         all_machines, name = self._of().machines, machines[0].pool
         size, most = len(all_machines.of(name)), all_machines.settings[name].most
-        text = f"[{{{name} {size - len(machines)}->{size} (max: {most})}}]"
+        before = size - len(machines)
+        text = f"[{{{name} {before}->{size} (max: {most})}}]"
+        grown = f"group {name} size to {size} instead of {before} (max: {most})"
+        self._status.tell("ScaledUpGroup", f"Scale-up: setting {grown}")
+        self._status.look()
         for pod in pods:
             self.recorder.event(
                 pod.obj, "Pod", "TriggeredScaleUp", f"pod triggered scale-up: {text}"
@@ -95,10 +107,8 @@ class ClusterAutoscalerEvents(NodeEvents):
 
     def gone(self, machine: Machine) -> None:
         """Say of a node that it is gone."""
+        self._status.look()
         self.about_node(machine.name, "ScaleDown", "nodes removed by cluster autoscaler")
-
-
-REASONS: Final = {"unneeded": "Underutilized", "replaced": "Underutilized", "expired": "Expired"}
 
 
 class KarpenterEvents(NodeEvents):
@@ -106,9 +116,14 @@ class KarpenterEvents(NodeEvents):
 
     component = "karpenter"
 
+    def __init__(self, manager: Manager, claims: NodeClaims) -> None:
+        super().__init__(manager)
+        self._claims = claims
+
     def asked(self, machines: Sequence[Machine], pods: Sequence[PodInfo]) -> None:
         """Say of each pod which node will come for it."""
         for machine in machines:
+            self._claims.asked(machine, pods)
             for pod in pods:
                 message = f"Pod should schedule on: nodeclaim/{machine.name}"
                 self.recorder.event(pod.obj, "Pod", "Nominated", message)
@@ -121,6 +136,13 @@ class KarpenterEvents(NodeEvents):
             self.recorder.event(pod.obj, "Pod", "FailedScheduling", message, type="Warning")
 
     def drained(self, machine: Machine) -> None:
-        """Say of a node that it goes, and why."""
-        reason = REASONS.get(machine.reason, machine.reason)
-        self.about_node(machine.name, "DisruptionTerminating", f"Disrupting Node: {reason}")
+        """Say of a node that it goes, and why; nothing is said of one that somebody deleted."""
+        self._claims.changed(machine)
+        if machine.reason in REASONS:
+            kind, reason = "DisruptionTerminating", machine.reason
+            self.about_node(machine.name, kind, f"Disrupting Node: {reason}")
+            self._claims.tell(machine, kind, f"Disrupting NodeClaim: {reason}")
+
+    def gone(self, machine: Machine) -> None:
+        """Let the NodeClaim go."""
+        self._claims.changed(machine)

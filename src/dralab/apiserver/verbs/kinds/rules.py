@@ -51,8 +51,8 @@ class Rules:
         self.release = MIXED
         # Collections on whose objects no part of the cluster acts: who creates one is told.
         self.stored_only: frozenset[str] = frozenset()
-        # And those on which a part acts that has to be asked for, and how.
-        self.optional: Mapping[str, str] = {}
+        # And those on which a part acts that has to be asked for, and how; some are one name alone.
+        self.optional: Mapping[tuple[str, str], str] = {}
         self.strategies: dict[str, Strategy] = dict(strategies or {})
         self.conversions: dict[str, tuple[Conversion, Conversion]] = {}
         self.webhooks: dict[str, ConversionWebhook] = {}
@@ -111,11 +111,13 @@ class Rules:
             return self.strategies.get(f"{kind.group}/{kind.plural}", PLAIN)
         return self.strategies.get(kind.hub, PLAIN)
 
-    def inert_warnings(self, kind: Kind) -> list[str]:
-        """Return the warning that nothing acts on the objects of a kind, if so."""
+    def inert_warnings(self, kind: Kind, name: str) -> list[str]:
+        """Return the warning that nothing acts on an object of a kind, if so."""
         title = f"{kind.api_version} {kind.kind}"
-        if kind.hub in self.optional:
-            return [f"{title}: stored only, unless it runs with {self.optional[kind.hub]}"]
+        for named in ("", name):
+            if part := self.optional.get((kind.hub, named)):
+                about = f"{title} {named}".rstrip()
+                return [f"{about}: stored only, unless it runs with {part}"]
         if kind.custom is not None or kind.hub not in self.stored_only:
             return []
         return [f"{title}: stored only, no part of this cluster acts on it"]

@@ -3,7 +3,7 @@
 What it decides is in `capacity.autoscaling.cluster_autoscaler`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from dralab.capacity.autoscaling.cluster_autoscaler import best, expansions, unneeded
@@ -63,6 +63,11 @@ class ClusterAutoscaler(Autoscaler):
     def left_alone(self, pool: str) -> int:
         """Return until when a pool is left alone after a failure."""
         return self._backoff.get(pool, (0, 0))[0]
+
+    @property
+    def candidates(self) -> Collection[str]:
+        """The nodes that are unneeded, by name."""
+        return self._since.keys()
 
     # --- more nodes ---------------------------------------------------------------------------
 

@@ -3,15 +3,18 @@
 What it decides is in `capacity.autoscaling.karpenter`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from dralab.capacity.autoscaling.karpenter import Allowed, Disruption, disruptions, provision
-from dralab.capacity.autoscaling.node_pools import NodePoolRules
+from dralab.capacity.autoscaling.node_pools import DRIFTED, REASONS, NodePoolRules
 from dralab.capacity.autoscaling.pools import NodePool, add_node, homeless
+from dralab.capacity.changes import RemoveNode
 from dralab.kernel.clock import SECOND
 from dralab.kernel.events import LOOKING, SCALING, Event
+from dralab.objects.metadata import metadata_of
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
 from dralab.simulation.engines.autoscaling.loop import Autoscaler
@@ -22,6 +25,16 @@ PERIOD: Final = 10 * SECOND
 # Between a decision to disrupt nodes and a second look at it, which must agree.
 VALIDATION: Final = 15 * SECOND
 TAINT: Final = "karpenter.sh/disrupted"
+EXPIRED: Final = "Expired"
+
+
+@dataclass(frozen=True, slots=True)
+class _Replacement:
+    """Nodes that go for a reason when these machines are ready."""
+
+    nodes: tuple[str, ...]
+    reason: str
+    machines: frozenset[str]
 
 
 class Karpenter(Autoscaler):
@@ -37,8 +50,9 @@ class Karpenter(Autoscaler):
         self._touched: dict[str, int] = {}
         # What was decided and is looked at once more, and when.
         self._decided: tuple[Disruption, int] | None = None
-        # The nodes that go when a machine is ready.
-        self._replaced_by: dict[str, tuple[str, ...]] = {}
+        self._replacements: list[_Replacement] = []
+        # The machines that are not as their NodePool wants them, the first ones first.
+        self._drifted: list[str] = []
         # The pods that wait for a node, as far as they are known.
         self._refused: set[str] = set()
         super().__init__(
@@ -78,7 +92,7 @@ class Karpenter(Autoscaler):
         with model.tentatively():
             for machine in self.machines.to_come:
                 add_node(model, self.machines.pools[machine.pool], machine.name)
-            left = homeless(model, pods)
+            left = homeless(model, (*self._leave(model), *pods))
             limits = self._remaining()
             found = provision(model, self._rooms(), left, limits) if left else []
             helped = {pod.uid for each in found for pod in each.pods}
@@ -110,9 +124,39 @@ class Karpenter(Autoscaler):
         self.node_pools = left | {each.name: each for each in node_pools}
         self._decided = None
 
+    def set_drifted(self, names: Iterable[str]) -> None:
+        """Let these machines have drifted, and no others: they are replaced as budgets allow."""
+        drifted = set(names)
+        known = [name for name in self._drifted if name in drifted]
+        self._drifted = known + sorted(drifted.difference(known))
+        self.look()
+
+    # --- what is known of a machine -----------------------------------------------------------
+
+    def touched(self, machine: Machine) -> int:
+        """Return when a pod last came to a machine or left it; 0: never."""
+        return self._touched.get(machine.name, 0)
+
+    def quiet_from(self, machine: Machine) -> int | None:
+        """Return from when on a machine that is ready may be given up; None: never."""
+        rules = self.node_pools[self.machines.pools[machine.pool].group]
+        if not rules.consolidates:
+            return None
+        return max(self.touched(machine), machine.ready or 0) + rules.consolidate_after
+
+    def is_going(self, machine: Machine) -> bool:
+        """Return whether a machine goes, now or when others are ready."""
+        return machine.leaving or machine.name in self._busy
+
+    def disrupted_for(self, machine: Machine) -> str:
+        """Return the reason for which a machine is being disrupted; empty: it is not."""
+        waiting = (each.reason for each in self._replacements if machine.name in each.nodes)
+        reason = machine.reason if machine.leaving else next(waiting, "")
+        return reason if reason in REASONS else ""
+
     def _expire(self, machine: Machine) -> None:
         if machine.name in self.machines.here and not machine.leaving:
-            self.machines.drain(machine, "expired")
+            self.machines.drain(machine, EXPIRED)
 
     def _remaining(self) -> dict[str, dict[str, int]]:
         """Return what is left of the limits of NodePools."""
@@ -133,17 +177,24 @@ class Karpenter(Autoscaler):
     # --- fewer nodes --------------------------------------------------------------------------
 
     def failed(self, machine: Machine) -> None:
-        """Give up what it was to replace, and provision for the pods that wait for it."""
-        self._replaced_by.pop(machine.name, None)
+        """Provision for the pods that wait for it."""
+        del machine
         self._collect()
 
     def changed(self) -> None:
-        """Let the nodes go whose replacement is ready."""
-        there = self.there()
-        for name in [name for name in self._replaced_by if name in there]:
-            for gone in self._replaced_by.pop(name):
-                if gone in there:
-                    self.machines.drain(there.pop(gone), "replaced")
+        """Let the nodes go whose replacements are ready; those stay that lose one."""
+        there, here = self.there(), self.machines.here
+        for each in list(self._replacements):
+            if each.machines <= there.keys():
+                self._replacements.remove(each)
+                for name in each.nodes:
+                    if name in there:
+                        self.machines.drain(there[name], each.reason)
+            elif any(name not in here or here[name].leaving for name in each.machines):
+                self._replacements.remove(each)
+                for name in each.nodes:
+                    if name in there:
+                        self.machines.cordon(there[name], on=False)
         self.look()
 
     def act(self, model: ClusterModel) -> None:
@@ -162,6 +213,9 @@ class Karpenter(Autoscaler):
                 self.look(now + 1)
                 return
         found = self._next_disruption(model)
+        while found is not None and found.reason == DRIFTED:
+            self._disrupt(found)
+            found = self._next_disruption(model)
         if found is not None:
             self._decided = found, now + VALIDATION
             self.look(now + VALIDATION)
@@ -173,16 +227,20 @@ class Karpenter(Autoscaler):
         sizes = {name: len(self.machines.of(name)) for name in self.machines.pools}
         for name, machine in there.items():
             pool = self.machines.pools[machine.pool]
-            rules = self.node_pools[pool.group]
-            quiet = max(self._touched.get(name, 0), machine.ready or 0) + rules.consolidate_after
-            if name in self._busy or sizes[pool.name] <= pool.least or not rules.consolidates:
+            quiet = self.quiet_from(machine)
+            if name in self._busy or sizes[pool.name] <= pool.least or quiet is None:
                 continue
             if quiet > now:
                 self.look(quiet)
                 continue
             sizes[pool.name] -= 1
             nodes[name] = pool
-        if not nodes:
+        drifted = {
+            name: self.machines.pools[there[name].pool]
+            for name in self._drifted
+            if name in there and name not in self._busy
+        }
+        if not nodes and not drifted:
             return None
         pools, limits = self._rooms(), self._remaining()
         only_empty = {name for name, rules in self.node_pools.items() if rules.only_empty}
@@ -192,22 +250,35 @@ class Karpenter(Autoscaler):
             for machine in self.machines.to_come:
                 add_node(model, self.machines.pools[machine.pool], machine.name)
             # Nodes for pods that wait are for the provisioner.
-            homeless(model, model.waiting)
+            homeless(model, (*self._leave(model), *model.waiting))
 
             def next_of(allowed: Allowed) -> Disruption | None:
                 return disruptions(
-                    model, nodes, pools, allowed, only_empty=only_empty, remaining=limits
+                    model,
+                    nodes,
+                    pools,
+                    allowed,
+                    drifted=drifted,
+                    only_empty=only_empty,
+                    remaining=limits,
                 )
 
             found = next_of(self._allowed)
-            if found is None and scheduled is not None and next_of(lambda *_: len(nodes)):
+            if found is None and scheduled is not None and next_of(lambda *_: len(there)):
                 self.look(scheduled)
         return found
 
     @property
     def _busy(self) -> set[str]:
         """The nodes that go when others are ready."""
-        return {name for names in self._replaced_by.values() for name in names}
+        return {name for each in self._replacements for name in each.nodes}
+
+    def _leave(self, model: ClusterModel) -> list[PodInfo]:
+        """Take the nodes that go out of a model; return their pods, which need other places."""
+        going = {each.name for each in self.machines.drained} | self._busy
+        names = sorted(going & model.state.table.row_of.keys())
+        pods = [pod for name in names for pod in RemoveNode(name).apply(model)]
+        return [pod for pod in pods if "deletionTimestamp" not in metadata_of(pod.obj)]
 
     def _allowed(self, reason: str, group: str) -> int:
         """Return how many more nodes of a NodePool may go now, by the number of ready ones."""
@@ -222,10 +293,14 @@ class Karpenter(Autoscaler):
         return max(0, rules.allowed(len(ready), self.events.now(), reason) - disrupted)
 
     def _disrupt(self, decided: Disruption) -> None:
+        """Let nodes go, or keep new pods from them until others have come."""
         there = self.there()
-        if decided.replacement is None:
-            for name in decided.nodes:
-                self.machines.drain(there[name], "unneeded")
+        going = [there[name] for name in decided.nodes]
+        if not decided.replacements:
+            for machine in going:
+                self.machines.drain(machine, decided.reason)
             return
-        (machine,) = self._ask(decided.replacement.name, 1)
-        self._replaced_by[machine.name] = decided.nodes
+        for machine in going:
+            self.machines.cordon(machine, on=True)
+        asked = [self._ask(pool.name, 1)[0].name for pool in decided.replacements]
+        self._replacements.append(_Replacement(decided.nodes, decided.reason, frozenset(asked)))

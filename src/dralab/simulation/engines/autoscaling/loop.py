@@ -96,6 +96,7 @@ class Autoscaler(ABC):
                 self.failed(machine)
         with self.looking() as model:
             self.act(model)
+        self.machines.observer.looked()
 
     @contextmanager
     def looking(self) -> Iterator[ClusterModel]:

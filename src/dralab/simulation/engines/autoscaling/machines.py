@@ -123,6 +123,9 @@ class Machine:
 class ScalingObserver:
     """Is told what an autoscaler decides, and what becomes of machines; this one keeps nothing."""
 
+    def looked(self) -> None:
+        """Note that an autoscaler has looked at the cluster, and decided."""
+
     def asked(self, machines: Sequence[Machine], pods: Sequence[PodInfo]) -> None:
         """Note that machines of a pool were asked for, for these pods."""
 
@@ -266,13 +269,19 @@ class Machines:
         if machine.up is None:
             self._forget(machine, reason)
         else:
-            # Who decided on it may still be looking at other nodes.
-            self.events.after(0, partial(self._empty, machine), priority=SCALING)
+            self.cordon(machine, on=True)
+            self.events.after(0, partial(self._evict, machine), priority=SCALING)
 
-    def _empty(self, machine: Machine) -> None:
-        if machine.name in self.here:
-            self.host.taint(machine.name, {"key": self.taint, "effect": NO_SCHEDULE}, add=True)
-            self._evict(machine)
+    def cordon(self, machine: Machine, *, on: bool) -> None:
+        """Keep new pods from a machine, or no longer."""
+
+        def taint() -> None:
+            if machine.name in self.here:
+                mark = {"key": self.taint, "effect": NO_SCHEDULE}
+                self.host.taint(machine.name, mark, add=on)
+
+        # Who decided on it may still be looking at other nodes.
+        self.events.after(0, taint, priority=SCALING)
 
     def _evict(self, machine: Machine) -> None:
         """Ask each pod to leave: a budget may refuse, and is asked again."""
