@@ -339,7 +339,7 @@ class NodeClaims:
             karpenter.set_drifted(each for each, why in self._drifted.items() if why)
 
     def _drift(self, claim: JsonObject) -> str:
-        """Return why a node is not as its NodePool wants it; empty: it is."""
+        """Return the reason for which a node has drifted from its NodePool; empty: none."""
         notes, template = annotations_of(claim), self._templates.get(labels_of(claim).get(POOL, ""))
         if template is None:
             return ""
