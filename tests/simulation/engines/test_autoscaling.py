@@ -303,6 +303,18 @@ def test_no_new_pod_goes_to_a_node_whose_replacement_is_on_its_way(run):
     assert found["evictions"] == 1
 
 
+def test_the_room_of_a_replacement_is_for_the_pods_of_the_node_that_it_replaces(run):
+    pods = (
+        "{name: a, count: 3, cpu: 1, gpus: 1, duration: 1h}, {name: b, cpu: 1, gpus: 1, duration: 5h}, "
+        "{name: c, cpu: 1, gpus: 1, at: 3700s, duration: 1h}"
+    )
+    result, _ = run(SHAPES, pods, "autoscaler: {karpenter: {budget: 1}}")
+    # The GPU of one-0 is b's: c gets a node of its own a second after it was refused.
+    assert {name: span[0] for name, span in spans(result).items()} == {
+        "four-0": 1, "one-0": 3690, "one-1": 3701,
+    }  # fmt: skip
+
+
 def test_karpenter_may_be_told_to_give_up_empty_nodes_alone(run):
     pods = "{name: a, count: 3, cpu: 1, gpus: 1, duration: 1h}, {name: b, cpu: 1, gpus: 1, duration: 5h}"
     result, found = run(SHAPES, pods, "autoscaler: {karpenter: {consolidation: WhenEmpty}}")
