@@ -415,6 +415,43 @@ def test_a_node_is_replaced_by_a_cheaper_one_that_has_the_devices():
     assert consolidated(two, {"a": FOUR}, FOUR, ONE) is None
 
 
+def test_a_spot_node_is_not_replaced_by_another_spot_node():
+    """consolidation.go, computeSpotToSpotConsolidation: its feature gate is off by default."""
+    objects = flat(gpu_node("a", 4), holder("h", "a", 0))
+    large, small = replace(FOUR, spot=True), replace(ONE, spot=True)
+    assert consolidated(objects, {"a": large}, large, small) is None
+    assert consolidated(objects, {"a": large}, FOUR, small, ONE) is None
+    assert consolidated(objects, {"a": large}, FOUR, ONE) == (("a",), "one")
+    # One that is not is replaced by a spot node alone, even by a dearer one than the cheapest.
+    cheaper = replace(ONE, name="cheaper", price=1.0)
+    assert consolidated(objects, {"a": FOUR}, FOUR, cheaper, small) == (("a",), "one")
+    # It goes if its pods have other places.
+    two = flat(objects, gpu_node("b", 4), holder("i", "b", 0))
+    assert consolidated(two, {"a": large}, large) == (("a",), None)
+
+
+def test_the_node_pool_that_comes_first_decides_what_a_node_is_replaced_by():
+    """Prices are compared among the instance types of the node that pods would get otherwise."""
+    objects = flat(gpu_node("a", 4), holder("h", "a", 0))
+    heavy = replace(FOUR, name="heavy", priority=10, group="heavy")
+    assert consolidated(objects, {"a": FOUR}, FOUR, ONE, heavy) is None
+
+
+def test_no_node_goes_whose_pods_would_move_to_one_that_is_not_ready():
+    objects = flat(gpu_node("a", 4), holder("h", "a", 0), gpu_node("b", 4))
+    model = ClusterModel(objects)
+    pools = {FOUR: 9, ONE: 9}
+
+    def asked(**how):
+        return disruptions(model, {"a": FOUR}, pools, lambda *_: 9, **how)
+
+    model.cordon("b")
+    assert asked(unready=["b"]) is None
+    assert asked(unready=["b"], drifted={"a": FOUR}) is None
+    found = asked()
+    assert [each.name for each in found.replacements] == ["one"]
+
+
 def test_a_pod_that_must_not_be_disrupted_keeps_its_node():
     held, wire = holder("h", "a", 0)
     held["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}

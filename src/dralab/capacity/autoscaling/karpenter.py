@@ -18,7 +18,7 @@ from dralab.capacity.autoscaling.pools import (
     is_placed,
     users_of_node,
 )
-from dralab.capacity.changes import RemoveNode
+from dralab.capacity.changes import RemoveNode, Uncordon
 from dralab.capacity.move_costs import MoveCosts
 from dralab.objects.metadata import NamespacedName, annotations_of
 from dralab.scheduling.model import ClusterModel
@@ -63,6 +63,30 @@ def provision(
     which some pool still has a shape that fits all of them; else it gets one of its own. Each node
     is of the cheapest pool that is left for it. The model is left as it was.
     """
+    return _chosen(_planned(model, pools, pods, remaining), pools)
+
+
+def _chosen(planned: Iterable[_NodeToAsk], pools: Mapping[NodePool, int]) -> list[Expansion]:
+    """Return the cheapest node of each that is planned, as far as there is room."""
+    rooms = dict(pools)
+    found = []
+    for each in planned:
+        options = [pool for pool in each.options if rooms[pool] > 0]
+        if options:
+            chosen = min(options, key=_by_price)
+            rooms[chosen] -= 1
+            found.append(Expansion(chosen, 1, tuple(each.pods)))
+    return found
+
+
+def _by_price(pool: NodePool) -> tuple[float, str]:
+    return pool.price, pool.name
+
+
+def _planned(
+    model: ClusterModel, pools: Iterable[NodePool], pods: Iterable[PodInfo], remaining: Limits
+) -> list[_NodeToAsk]:
+    """Return the nodes that pods need, each with all pools of which one would do."""
     fits = _Fits(model)
     claims: list[_NodeToAsk] = []
     left = {group: dict(amounts) for group, amounts in remaining.items()}
@@ -87,15 +111,7 @@ def provision(
                 for name in limits:
                     limits[name] -= max(each.amounts.get(name, 0) for each in options)
                 break
-    rooms = dict(pools)
-    found = []
-    for each in claims:
-        options = [pool for pool in each.options if rooms[pool] > 0]
-        if options:
-            cheapest = min(options, key=lambda pool: (pool.price, pool.name))
-            rooms[cheapest] -= 1
-            found.append(Expansion(cheapest, 1, tuple(each.pods)))
-    return found
+    return claims
 
 
 def _joins(
@@ -159,6 +175,7 @@ def disruptions(
     allowed: Allowed,
     *,
     drifted: Mapping[str, NodePool] = NOTHING,
+    unready: Collection[str] = (),
     only_empty: Collection[str] = (),
     remaining: Limits = NO_LIMITS,
 ) -> Disruption | None:
@@ -167,7 +184,8 @@ def disruptions(
     Empty nodes go first, all together. Then one that has `drifted`, empty ones before the others,
     and as many nodes come as its pods need. Then as many of the others as can go for at most one
     cheaper node, those first that save most for each pod; then the first single node. Of some
-    NodePools `only_empty` nodes go. The model is left as it was.
+    NodePools `only_empty` nodes go. Nodes that are `unready`, and cordoned, keep what needs them:
+    no node goes whose pods would move there. The model is left as it was.
     """
     refused = MoveCosts(model).refused
     candidates = [name for name in nodes if _may_go(model, name, refused)]
@@ -175,25 +193,21 @@ def disruptions(
     going = _as_allowed(empty, nodes, partial(allowed, EMPTY))
     if going:
         return Disruption(tuple(going), EMPTY)
+    trial = _Trial(model, {**drifted, **nodes}, pools, remaining, unready)
     stale = [name for name in drifted if _may_go(model, name, refused)]
     stale.sort(key=lambda name: bool(users_of_node(model, name)))
-    for name in _as_allowed(stale, drifted, partial(allowed, DRIFTED), at_once=False):
-        coming = _replacements(model, [name], drifted, pools, remaining)
-        if coming is not None:
-            return Disruption((name,), DRIFTED, coming)
+    stale = _as_allowed(stale, drifted, partial(allowed, DRIFTED), at_once=False)
+    if found := next(filter(None, map(trial.drift, stale)), None):
+        return found
     # Empty nodes count with their own reason alone.
     others = [
         name for name in candidates if name not in empty and nodes[name].group not in only_empty
     ]
     ordered = sorted(others, key=lambda name: -nodes[name].price / _cost(model, name))
     ordered = _as_allowed(ordered, nodes, partial(allowed, UNDERUTILIZED), at_once=False)
-
-    def consolidated(names: Sequence[str]) -> Disruption | None:
-        return _consolidation(model, names, nodes, pools, remaining)
-
     together = _as_allowed(ordered, nodes, partial(allowed, UNDERUTILIZED))
-    several = _first_ones(together[:MOST_TOGETHER], consolidated)
-    return several or next(filter(None, (consolidated([name]) for name in ordered)), None)
+    several = _first_ones(together[:MOST_TOGETHER], trial.consolidation)
+    return several or next(filter(None, (trial.consolidation([name]) for name in ordered)), None)
 
 
 def _as_allowed(
@@ -248,41 +262,65 @@ def _first_ones(
     return found
 
 
-def _consolidation(
-    model: ClusterModel,
-    names: Sequence[str],
-    nodes: Mapping[str, NodePool],
-    pools: Mapping[NodePool, int],
-    remaining: Limits,
-) -> Disruption | None:
-    """Return the disruption of all these nodes, for at most one node that is cheaper."""
-    price = sum(nodes[name].price for name in names)
-    cheaper = {pool: room for pool, room in pools.items() if pool.price < price and room > 0}
-    coming = _replacements(model, names, nodes, cheaper, remaining)
-    if coming is None or len(coming) > 1:
-        return None
-    # Of several nodes, one of the kind that would come is rather kept.
-    if len(names) > 1 and not {nodes[name] for name in names}.isdisjoint(coming):
-        return None
-    return Disruption(tuple(names), UNDERUTILIZED, coming)
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """What comes of it when nodes go; none of the answers changes the model."""
 
+    model: ClusterModel
+    nodes: Mapping[str, NodePool]
+    pools: Mapping[NodePool, int]
+    remaining: Limits
+    unready: Collection[str]
 
-def _replacements(
-    model: ClusterModel,
-    names: Sequence[str],
-    nodes: Mapping[str, NodePool],
-    pools: Mapping[NodePool, int],
-    remaining: Limits,
-) -> tuple[NodePool, ...] | None:
-    """Return the nodes that the pods of these need; None: some of the pods would find no place."""
-    with model.tentatively():
-        leaving = [pod for name in names for pod in RemoveNode(name).apply(model)]
-        left = homeless(model, leaving)
-        limits = _limits_without(names, nodes, remaining)
-        found = provision(model, pools, left, limits) if left else []
-    if sum(len(each.pods) for each in found) < len(left):
-        return None
-    return tuple(each.pool for each in found)
+    def consolidation(self, names: Sequence[str]) -> Disruption | None:
+        """Return the disruption of all these nodes, for at most one node that is cheaper."""
+        planned = self._replacements(names)
+        if planned is None or len(planned) > 1:
+            return None
+        if not planned:
+            return Disruption(tuple(names), UNDERUTILIZED)
+        going, (node,) = {self.nodes[name] for name in names}, planned
+        spot = [pool for pool in node.options if pool.spot]
+        if spot and all(pool.spot for pool in going):
+            return None  # as long as the feature gate SpotToSpotConsolidation is off
+        price = sum(self.nodes[name].price for name in names)
+        cheaper = [
+            pool for pool in spot or node.options if pool.price < price and self.pools[pool] > 0
+        ]
+        chosen = min(cheaper, key=_by_price, default=None)
+        # Of several nodes, one of the kind that would come is rather kept.
+        if chosen is None or (len(names) > 1 and chosen in going):
+            return None
+        return Disruption(tuple(names), UNDERUTILIZED, (chosen,))
+
+    def drift(self, name: str) -> Disruption | None:
+        """Return the disruption of a node, for as many nodes as its pods need."""
+        planned = self._replacements([name])
+        if planned is None:
+            return None
+        coming = _chosen(planned, self.pools)
+        if len(coming) < len(planned):
+            return None
+        return Disruption((name,), DRIFTED, tuple(each.pool for each in coming))
+
+    def _replacements(self, names: Sequence[str]) -> list[_NodeToAsk] | None:
+        """Return the nodes that the pods of these need; None: some of them would find no place.
+
+        None as well where they would move to nodes that are not ready yet.
+        """
+        model = self.model
+        with model.tentatively():
+            leaving = [pod for name in names for pod in RemoveNode(name).apply(model)]
+            left = homeless(model, leaving)
+            if not left:
+                return []
+            for name in self.unready:
+                Uncordon(name).apply(model)
+            if self.unready and len(homeless(model, left)) < len(left):
+                return None
+            limits = _limits_without(names, self.nodes, self.remaining)
+            planned = _planned(model, self.pools, left, limits)
+        return planned if sum(len(each.pods) for each in planned) == len(left) else None
 
 
 def _limits_without(

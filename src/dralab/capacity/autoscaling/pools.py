@@ -21,6 +21,7 @@ class NodePool:
     There are at least `least` of them and at most `most`. `price` is that of a node for an hour.
     Pools with a higher `priority` are preferred: the priority of cluster-autoscaler's expander, the
     weight of a NodePool of Karpenter. Those of one `group` are the instance types of one NodePool.
+    `spot` machines may be taken back.
     """
 
     name: str
@@ -31,6 +32,7 @@ class NodePool:
     price: float = 0.0
     priority: int = 0
     group: str = ""
+    spot: bool = False
 
     @property
     def amounts(self) -> dict[str, int]:

@@ -11,7 +11,7 @@ from typing import Final
 from dralab.capacity.autoscaling.karpenter import Allowed, Disruption, disruptions, provision
 from dralab.capacity.autoscaling.node_pools import DRIFTED, REASONS, NodePoolRules
 from dralab.capacity.autoscaling.pools import NodePool, add_node, homeless
-from dralab.capacity.changes import RemoveNode
+from dralab.capacity.changes import Cordon, RemoveNode
 from dralab.kernel.clock import SECOND
 from dralab.kernel.events import LOOKING, SCALING, Event
 from dralab.objects.metadata import metadata_of
@@ -247,10 +247,13 @@ class Karpenter(Autoscaler):
         changes = [rules.changes_at(now) for rules in self.node_pools.values()]
         scheduled = min((each for each in changes if each is not None), default=None)
         with model.tentatively():
+            unready = [each.name for each in self.machines.to_come]
             for machine in self.machines.to_come:
                 add_node(model, self.machines.pools[machine.pool], machine.name)
             # Nodes for pods that wait are for the provisioner.
             homeless(model, (*self._leave(model), *model.waiting))
+            for name in unready:
+                Cordon(name).apply(model)
 
             def next_of(allowed: Allowed) -> Disruption | None:
                 return disruptions(
@@ -259,6 +262,7 @@ class Karpenter(Autoscaler):
                     pools,
                     allowed,
                     drifted=drifted,
+                    unready=unready,
                     only_empty=only_empty,
                     remaining=limits,
                 )

@@ -21,6 +21,7 @@ from dralab.simulation.engines.fleet_nodes import capacity_of, driver_classes, n
 from dralab.simulation.lifecycle.model import Delays, LifeCycle
 from dralab.simulation.results.result import NodeSpan
 from dralab.simulation.scenario.fleet import taint_text
+from dralab.simulation.scenario.node_pools import CAPACITY_TYPE
 from dralab.simulation.scenario.pools import POOL_LABEL, ScenarioPool
 from dralab.simulation.workloads.openb import GpuNode
 from dralab.values.json_types import JsonDict
@@ -200,6 +201,7 @@ class Machines:
             price=pool.price,
             priority=pool.priority,
             group=pool.group,
+            spot=pool.spot is not None or labels.get(CAPACITY_TYPE) == "spot",
         )
 
     # --- pools that come and change -----------------------------------------------------------
