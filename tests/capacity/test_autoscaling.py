@@ -25,7 +25,7 @@ from builders import (
 )
 from crowded import GPU, flat, gpu_node, holder, waiter
 from dralab.capacity.autoscaling.cluster_autoscaler import best, expansions, unneeded
-from dralab.capacity.autoscaling.karpenter import disruptions, provision
+from dralab.capacity.autoscaling.karpenter import disruptions, leave, provision
 from dralab.capacity.autoscaling.node_pools import DisruptionBudget, NodePoolRules
 from dralab.capacity.autoscaling.pools import Expansion, NodePool, add_node, homeless
 from dralab.capacity.autoscaling.utilisation import utilisation
@@ -450,6 +450,32 @@ def test_no_node_goes_whose_pods_would_move_to_one_that_is_not_ready():
     assert asked(unready=["b"], drifted={"a": FOUR}) is None
     found = asked()
     assert [each.name for each in found.replacements] == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "moves"),
+    [
+        ({"maxUnavailable": 0}, False),
+        ({"maxUnavailable": "0%"}, False),
+        ({"minAvailable": "100%"}, False),
+        # It allows none now, and may later.
+        ({"minAvailable": 1}, True),
+    ],
+)
+def test_pods_that_will_not_leave_a_node_that_goes_need_no_other_place(spec, moves):
+    """utils/pdb, IsCurrentlyReschedulable."""
+    held, wire = holder("h", "a", 0)
+    held["metadata"]["labels"] = {"app": "h"}
+    other, its_wire = holder("i", "a", 1)
+    other["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
+    budget = {
+        "kind": "PodDisruptionBudget",
+        "apiVersion": "policy/v1",
+        "metadata": {"name": "b", "namespace": held["metadata"]["namespace"]},
+        "spec": {**spec, "selector": {"matchLabels": {"app": "h"}}},
+    }
+    model = ClusterModel(flat(gpu_node("a", 4), [held, wire, other, its_wire, budget]))
+    assert [pod.key.name for pod in leave(model, ["a"])] == (["h"] if moves else [])
 
 
 def test_a_pod_that_must_not_be_disrupted_keeps_its_node():

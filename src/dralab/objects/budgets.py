@@ -26,3 +26,13 @@ def covers(budget: JsonObject, pod: JsonObject) -> bool:
 def disruptions_allowed(budget: JsonObject) -> int:
     """Return how many of its pods may be evicted now, as its status says."""
     return int(status_of(budget).get("disruptionsAllowed") or 0)
+
+
+def never_allows(budget: JsonObject) -> bool:
+    """Return whether a budget lets no pod go, however many there are.
+
+    >>> never_allows({"spec": {"maxUnavailable": 0}}), never_allows({"spec": {"minAvailable": 1}})
+    (True, False)
+    """
+    spec = spec_of(budget)
+    return spec.get("maxUnavailable") in {0, "0%"} or spec.get("minAvailable") == "100%"

@@ -20,7 +20,8 @@ from dralab.capacity.autoscaling.pools import (
 )
 from dralab.capacity.changes import RemoveNode, Uncordon
 from dralab.capacity.move_costs import MoveCosts
-from dralab.objects.metadata import NamespacedName, annotations_of
+from dralab.objects.budgets import covers, never_allows
+from dralab.objects.metadata import NamespacedName, annotations_of, is_deleting
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
 from dralab.values.records import dataclass
@@ -228,11 +229,29 @@ def _as_allowed(
     return found
 
 
+def leave(model: ClusterModel, names: Iterable[str]) -> list[PodInfo]:
+    """Take nodes that go out of a model; return their pods, which need other places.
+
+    There are no places for those that will not leave by themselves (`IsCurrentlyReschedulable`).
+    """
+    blocking = [each for each in model.objects.of("PodDisruptionBudget") if never_allows(each)]
+    pods = [pod for name in names for pod in RemoveNode(name).apply(model)]
+    return [
+        pod
+        for pod in pods
+        if not (is_deleting(pod.obj) or _stays(pod))
+        and not any(covers(budget, pod.obj) for budget in blocking)
+    ]
+
+
+def _stays(pod: PodInfo) -> bool:
+    return annotations_of(pod.obj).get(DO_NOT_DISRUPT) == "true"
+
+
 def _may_go(model: ClusterModel, name: str, refused: Collection[str]) -> bool:
     """Return whether no pod of a node says that it must stay, and no budget does."""
     return not any(
-        each.pod.uid in refused or annotations_of(each.pod.obj).get(DO_NOT_DISRUPT) == "true"
-        for each in users_of_node(model, name)
+        each.pod.uid in refused or _stays(each.pod) for each in users_of_node(model, name)
     )
 
 

@@ -8,13 +8,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from dralab.capacity.autoscaling.karpenter import Allowed, Disruption, disruptions, provision
+from dralab.capacity.autoscaling.karpenter import (
+    Allowed,
+    Disruption,
+    disruptions,
+    leave,
+    provision,
+)
 from dralab.capacity.autoscaling.node_pools import DRIFTED, REASONS, NodePoolRules
 from dralab.capacity.autoscaling.pools import NodePool, add_node, homeless
-from dralab.capacity.changes import Cordon, RemoveNode
+from dralab.capacity.changes import Cordon
 from dralab.kernel.clock import SECOND
 from dralab.kernel.events import LOOKING, SCALING, Event
-from dralab.objects.metadata import metadata_of
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
 from dralab.simulation.engines.autoscaling.loop import Autoscaler
@@ -280,9 +285,7 @@ class Karpenter(Autoscaler):
     def _leave(self, model: ClusterModel) -> list[PodInfo]:
         """Take the nodes that go out of a model; return their pods, which need other places."""
         going = {each.name for each in self.machines.drained} | self._busy
-        names = sorted(going & model.state.table.row_of.keys())
-        pods = [pod for name in names for pod in RemoveNode(name).apply(model)]
-        return [pod for pod in pods if "deletionTimestamp" not in metadata_of(pod.obj)]
+        return leave(model, sorted(going & model.state.table.row_of.keys()))
 
     def _allowed(self, reason: str, group: str) -> int:
         """Return how many more nodes of a NodePool may go now, by the number of ready ones."""
