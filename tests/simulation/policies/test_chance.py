@@ -45,6 +45,10 @@ UNSEEDED = {
     "np.random.default_rng": lambda self, task, node: np.random.default_rng().random(),
     "random.Random": lambda self, task, node: random.Random().random(),
     "secrets.choice": lambda self, task, node: secrets.choice([1, 2]),
+    "os.getpid": lambda self, task, node: os.getpid(),
+    "hash": lambda self, task, node: hash(node.name),
+    "id": lambda self, task, node: id(node),
+    "drawn": lambda self, task, node, drawn=random.random: drawn(),
     "random.SystemRandom": lambda self, task, node: random.SystemRandom().random(),
 }
 SEEDED = [
@@ -55,6 +59,17 @@ SEEDED = [
     lambda self, task, node: np.random.default_rng(5).random(),
     lambda self, task, node: time.gmtime(0).tm_year,
 ]
+
+
+def test_chance_that_a_class_has_by_another_name_is_found():
+    class Mine(dralab.Policy):
+        dice = staticmethod(random.random)
+
+        def prefer(self, task, node):
+            return self.dice()
+
+    (use,) = unseeded(Mine)
+    assert (use.file, use.name) == (__file__, "Mine.dice")
 
 
 @pytest.mark.parametrize("name", UNSEEDED)

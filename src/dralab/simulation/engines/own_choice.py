@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -14,7 +15,13 @@ from dralab.scheduling.nodes import Mask, NodeTable, Numbers
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.scores import NodeChoice, ScoredNodes, ScorePlugin
 from dralab.simulation.lifecycle.tasks import TaskRecord
-from dralab.simulation.policies.protocol import PolicyNode, PolicyTask, StateReaders, TaskFacts
+from dralab.simulation.policies.protocol import (
+    PolicyNode,
+    PolicyTask,
+    StateReaders,
+    TaskFacts,
+    read_only,
+)
 from dralab.simulation.policies.user_policy import MOST, SCALE, UserPolicy
 
 # Scores are whole numbers that are not negative; a user's may be neither.
@@ -68,7 +75,7 @@ class OwnChoice(NodeChoice):
                 now=lambda: (now() - begin) / SECOND,
                 waiting=lambda: self._tasks(running=False),
                 running=lambda: self._tasks(running=True),
-                nodes=lambda: [self._node(row) for row in np.flatnonzero(table.live).tolist()],
+                nodes=lambda: map(self._node, np.flatnonzero(table.live).tolist()),
                 noted=self._tell_apart,
             )
         )
@@ -101,14 +108,16 @@ class OwnChoice(NodeChoice):
         nodes = {number: self._node(row) for number, row in self._rows(state, fitting)}
         if not nodes:
             return found
-        wish = self.policy.ask("place", self._asking(pod), list(nodes.values()))
-        if wish is None:
+        wanted = "one of the nodes it was given, or None"
+        given = tuple(nodes.values())
+        names = self.policy.names("place", wanted, self._asking(pod), given)
+        if names is None:
             return found
-        for number, node in nodes.items():
-            if wish is node or wish == node.name:
-                found[number] = MIDDLE
-                return found
-        raise self.policy.wrong("place", "one of the nodes it was given, or None", wish)
+        chosen = [number for number, node in nodes.items() if [node.name] == names]
+        if not chosen:
+            raise self.policy.wrong("place", wanted, names[0] if len(names) == 1 else names)
+        found[chosen] = MIDDLE
+        return found
 
     @staticmethod
     def _rows(state: ScoredNodes, fitting: Mask) -> Iterator[tuple[int, int]]:
@@ -122,14 +131,13 @@ class OwnChoice(NodeChoice):
         """Return the pods that end for another, by uid; None: the policy does not say."""
         if "preempt" not in self.policy.asked:
             return None
+        wanted = "tasks of self.state.running"
+        names = self.policy.names("preempt", wanted, self._asking(pod)) or ()
         running = {task.key: uid for uid, task in self.tasks.items() if _has_node(task)}
-        wish = self.policy.ask("preempt", self._asking(pod)) or ()
-        found = []
-        for each in wish:
-            uid = running.get(getattr(each, "key", each))
-            if uid is None:
-                raise self.policy.wrong("preempt", "tasks of self.state.running", each)
-            found.append(uid)
+        for name in names:
+            if name not in running:
+                raise self.policy.wrong("preempt", wanted, name)
+        found = [running[name] for name in names]
         now = self._now()
         self._evicted = Counter({now: self._evicted[now] + len(found)})
         if self._evicted[now] > EVICTIONS * (len(self.tasks) + 10):
@@ -158,8 +166,8 @@ class OwnChoice(NodeChoice):
             key=str(pod.key),
             namespace=pod.key.namespace,
             priority=pod.priority,
-            labels=pod.labels,
-            requests=pod.requests,
+            labels=MappingProxyType(pod.labels),
+            requests=MappingProxyType(pod.requests),
             cpu=pod.requests.get("cpu", 0),
             memory=pod.requests.get("memory", 0),
             gpus=shares.gpus if shares is not None else request.gpus if request else 0,
@@ -174,8 +182,8 @@ class OwnChoice(NodeChoice):
             key=record.key,
             namespace=pod.namespace,
             priority=pod.priority,
-            labels=labels_of(pod.body or {}),
-            requests={"cpu": request.cpu, "memory": pod.memory},
+            labels=MappingProxyType(labels_of(pod.body or {})),
+            requests=MappingProxyType({"cpu": request.cpu, "memory": pod.memory}),
             cpu=request.cpu,
             memory=pod.memory,
             gpus=request.gpus,
@@ -199,14 +207,14 @@ class OwnChoice(NodeChoice):
             started=None if record.started is None else (record.started - self._begin) / SECOND,
             served=(record.saved + ran) / SECOND,
             nodes=(record.node,) if record.node else (),
-            body=pod.body,
+            body=read_only(pod.body),
         )
 
-    def _tasks(self, *, running: bool) -> list[PolicyTask]:
+    def _tasks(self, *, running: bool) -> Iterator[PolicyTask]:
         found = [
             task for task in self.tasks.values() if task.state in {"Pending", "Bound", "Running"}
         ]
-        return [self._task(task) for task in found if _has_node(task) is running]
+        return (self._task(task) for task in found if _has_node(task) is running)
 
     def _node(self, row: int) -> PolicyNode:
         table, columns = self.table, self.table.shared_gpus()
@@ -218,7 +226,7 @@ class OwnChoice(NodeChoice):
             gpus, model = self._gpus_of(name)
         return PolicyNode(
             name=name,
-            labels=table.labels[row],
+            labels=MappingProxyType(table.labels[row]),
             cpu=int(table.free("cpu")[row]),
             memory=int(table.free("memory")[row]),
             gpus=gpus,

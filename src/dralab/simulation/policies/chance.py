@@ -4,11 +4,13 @@ Nothing is called: names are followed from the bytecode of its methods, and of t
 own file that they name. What a library does inside is not seen.
 """
 
+import builtins
 import dis
 import random
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from inspect import getsourcefile, getsourcelines
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -24,7 +26,9 @@ CLOCKS: Final = frozenset(
 LOTS: Final = frozenset(
     {
         ("posix", "urandom"), ("nt", "urandom"), ("posix", "getrandom"), ("uuid", "uuid1"),
-        ("uuid", "uuid4"), ("random", "SystemRandom"),
+        ("uuid", "uuid4"), ("random", "SystemRandom"), ("posix", "getpid"), ("nt", "getpid"),
+        # The hash of a text is another in each process.
+        ("builtins", "hash"), ("builtins", "id"),
     }
 )  # fmt: skip
 # Modules of chance and clocks, which a method may be the first to import.
@@ -55,22 +59,36 @@ def unseeded(policy: Callable[..., Any]) -> list[UnseededUse]:
     found: set[UnseededUse] = set()
     seen: set[CodeType] = set()
     for made in policy.__mro__[:-1] if isinstance(policy, type) else ():
-        for value in vars(made).values():
+        for name, value in vars(made).items():
             function = getattr(value, "__func__", getattr(value, "fget", value))
             if isinstance(function, FunctionType):
                 found.update(_of_function(function, seen))
+            elif _is_unseeded(function, calls_empty=False):
+                found.add(_of_attribute(made, name))
     return sorted(found)
+
+
+def _of_attribute(made: type, name: str) -> UnseededUse:
+    """Return where a class names chance itself: the line of the class, if its code is there."""
+    try:
+        file, line = getsourcefile(made) or "policy", getsourcelines(made)[1]
+    except (OSError, TypeError):
+        file, line = "policy", 0
+    return UnseededUse(file, line, f"{made.__name__}.{name}")
 
 
 def _of_function(function: FunctionType, seen: set[CodeType]) -> Iterator[UnseededUse]:
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
-    names = {**function.__globals__}
+    code = function.__code__
+    names = {**vars(builtins), **function.__globals__, **(function.__kwdefaults__ or {})}
+    given = code.co_varnames[: code.co_argcount]
+    names |= zip(reversed(given), reversed(function.__defaults__ or ()), strict=False)
     for name, cell in cells.items():
         try:
             names[name] = cell.cell_contents
         except ValueError:  # not filled yet
             continue
-    yield from _of_code(function.__code__, names, seen)
+    yield from _of_code(code, names, seen)
 
 
 def _of_code(code: CodeType, names: dict[str, Any], seen: set[CodeType]) -> Iterator[UnseededUse]:

@@ -1,11 +1,19 @@
 """The base class of policies, and what their methods are given. Times are seconds of the run."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
+from types import MappingProxyType
+from typing import Any, Final
+
+from dralab.values.records import dataclass
 
 WHOLE_GPU = 1000
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+def _nothing() -> Mapping[str, Any]:
+    return NOTHING
 
 
 class OwnPolicy:
@@ -23,7 +31,7 @@ class OwnPolicy:
 
     Without `prefer` and `place` the first node with room is taken. `self.state` is what there is
     now; chance comes from `self.rng`, which is seeded by the run. An engine refuses a policy with a
-    method that it cannot heed.
+    method that it cannot heed. What a method is given cannot be changed.
 
         class ShortestFirst(dralab.Policy):
             def order(self, task):
@@ -53,10 +61,10 @@ class TaskFacts:
     nodes: Sequence[str] = ()
     body: Mapping[str, Any] | None = None
     done: float | None = None
-    speeds: Mapping[str, float] = field(default_factory=dict)
+    speeds: Mapping[str, float] = field(default_factory=_nothing)
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PolicyTask:
     """A task: a pod, or a job that asks for machines.
 
@@ -67,8 +75,8 @@ class PolicyTask:
     key: str
     namespace: str = ""
     priority: int = 0
-    labels: Mapping[str, str] = field(default_factory=dict)
-    requests: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=_nothing)
+    requests: Mapping[str, int] = field(default_factory=_nothing)
     cpu: int = 0
     memory: int = 0
     gpus: int = 0
@@ -144,7 +152,7 @@ class PolicyTask:
         return self.facts().body
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PolicyNode:
     """A node or machine, and what is left of it: CPU in milli, memory in bytes, milli of each GPU.
 
@@ -152,7 +160,7 @@ class PolicyNode:
     """
 
     name: str
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=_nothing)
     cpu: int = 0
     memory: int = 0
     gpus: tuple[int, ...] = ()
@@ -171,14 +179,16 @@ class StateReaders:
     """How an engine answers for each field of a `PolicyState`; `noted` hears of each question."""
 
     now: Callable[[], float]
-    waiting: Callable[[], list[PolicyTask]]
-    running: Callable[[], list[PolicyTask]]
-    nodes: Callable[[], list[PolicyNode]]
+    waiting: Callable[[], Iterable[PolicyTask]]
+    running: Callable[[], Iterable[PolicyTask]]
+    nodes: Callable[[], Iterable[PolicyNode]]
     noted: Callable[[], None] = lambda: None
 
 
 class PolicyState:
     """What there is at the time of a decision. Each property is read anew whenever it is used."""
+
+    __slots__ = ("_readers",)
 
     def __init__(self, readers: StateReaders) -> None:
         self._readers = readers
@@ -190,19 +200,26 @@ class PolicyState:
         return self._readers.now()
 
     @property
-    def waiting(self) -> list[PolicyTask]:
+    def waiting(self) -> tuple[PolicyTask, ...]:
         """The queue: tasks that wait, in the order of their arrival."""
         self._readers.noted()
-        return self._readers.waiting()
+        return tuple(self._readers.waiting())
 
     @property
-    def running(self) -> list[PolicyTask]:
+    def running(self) -> tuple[PolicyTask, ...]:
         """The tasks that have a node or machines, in the order of their arrival."""
         self._readers.noted()
-        return self._readers.running()
+        return tuple(self._readers.running())
 
     @property
-    def nodes(self) -> list[PolicyNode]:
+    def nodes(self) -> tuple[PolicyNode, ...]:
         """The fleet, with what is left of it; of machines those that are free."""
         self._readers.noted()
-        return self._readers.nodes()
+        return tuple(self._readers.nodes())
+
+
+def read_only(value: Any) -> Any:
+    """Return JSON that nobody can change: mappings are proxies, lists are tuples."""
+    if isinstance(value, Mapping):
+        return MappingProxyType({key: read_only(each) for key, each in value.items()})
+    return tuple(map(read_only, value)) if isinstance(value, (list, tuple)) else value

@@ -1,12 +1,14 @@
 """A user's policy for rigid jobs: Batsim's protocol as it is, or the methods of every engine."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType, NoneType
 from typing import Any
 
 from dralab.kernel.clock import SECOND
 from dralab.simulation.engines.batch.messages import (
     BatchEvents,
+    Decision,
     JobScheduler,
     ResizeJob,
     SchedulerReply,
@@ -14,7 +16,13 @@ from dralab.simulation.engines.batch.messages import (
 )
 from dralab.simulation.engines.batch.schedulers import QueueingScheduler
 from dralab.simulation.host_sets import lowest, members
-from dralab.simulation.policies.protocol import PolicyNode, PolicyTask, StateReaders, TaskFacts
+from dralab.simulation.policies.protocol import (
+    PolicyNode,
+    PolicyTask,
+    StateReaders,
+    TaskFacts,
+    read_only,
+)
 from dralab.simulation.policies.user_policy import UserPolicy
 from dralab.simulation.workloads.jobs import Delay, Job
 
@@ -32,17 +40,36 @@ class DecidingScheduler:
 
     def begin(self, beginning: SimulationBegins) -> SchedulerReply | None:
         """Tell of the machines."""
-        found: SchedulerReply | None = self._ask("begin", beginning)
-        return found
+        return self._reply("begin", beginning)
 
     def decide(self, news: BatchEvents) -> SchedulerReply:
         """Return what the policy decides."""
-        found: SchedulerReply = self._ask("decide", news)
-        return found
+        return self._reply("decide", news) or SchedulerReply()
 
     def end(self, now: int) -> None:
         """Tell that it is over."""
         self._ask("end", now)
+
+    def _reply(self, method: str, given: Any) -> SchedulerReply | None:
+        """Return an answer if it is one. InputError."""
+        answer = self._ask(method, given)
+        if answer is None:
+            return None
+        wanted = "a SchedulerReply, or None"
+        if not isinstance(answer, SchedulerReply):
+            raise self.policy.wrong(method, wanted, answer)
+        decisions: Any = answer.decisions
+        busy: Any = answer.busy_until
+        odd = (
+            [each for each in decisions if not isinstance(each, Decision)]
+            if isinstance(decisions, Sequence)
+            else [decisions]
+        )
+        if odd:
+            raise self.policy.wrong(method, f"{wanted}, with a list of decisions", odd[0])
+        if not isinstance(busy, (int, NoneType)):
+            raise self.policy.wrong(method, f"{wanted}, with busy_until in nanoseconds", busy)
+        return answer
 
     def _ask(self, method: str, given: Any) -> Any:
         return self.policy.ask(method, given) if hasattr(self.policy.user, method) else None
@@ -78,7 +105,7 @@ class OwnScheduler(QueueingScheduler):
         """Start with all machines free."""
         super().begin(beginning)
         self.places = [
-            PolicyNode(name=host.name, labels=host.properties)
+            PolicyNode(name=host.name, labels=MappingProxyType(host.properties))
             for host in beginning.platform.compute
         ]
         for workload in beginning.workloads:
@@ -89,9 +116,9 @@ class OwnScheduler(QueueingScheduler):
         self.policy.see(
             StateReaders(
                 now=lambda: self.now / SECOND,
-                waiting=lambda: [self._task(job) for job in self.queue.values()],
-                running=lambda: [self._task(each.job) for each in self.running.values()],
-                nodes=lambda: list(self._nodes(self.usable)),
+                waiting=lambda: map(self._task, self.queue.values()),
+                running=lambda: (self._task(each.job) for each in self.running.values()),
+                nodes=lambda: self._nodes(self.usable),
             )
         )
 
@@ -130,12 +157,9 @@ class OwnScheduler(QueueingScheduler):
 
     def _width(self, job: Job, width: int) -> int:
         """Return how many machines a policy wants a job to have."""
-        wish = self.policy.ask("resize", self._task(job))
-        if wish is None:
-            return width
-        if not isinstance(wish, int) or not 1 <= wish <= self.width:
-            raise self.policy.wrong("resize", f"a number from 1 to {self.width}, or None", wish)
-        return wish
+        wanted = f"a number from 1 to {self.width}, or None"
+        found = self.policy.number("resize", wanted, (1, self.width), self._task(job))
+        return width if found is None else found
 
     def _resize_running(self, *, shrink: bool) -> None:
         if "resize" in self.policy.asked:
@@ -176,15 +200,14 @@ class OwnScheduler(QueueingScheduler):
         return sum(1 << index for _, index in best) if len(best) == width else None
 
     def _placed(self, job: Job, width: int) -> int | None:
-        given = list(self._nodes(self.usable))
-        wish = self.policy.ask("place", self._task(job), given)
-        if wish is None:
+        wanted = f"{width} of the machines it was given, or None"
+        given = tuple(self._nodes(self.usable))
+        names = self.policy.names("place", wanted, self._task(job), given)
+        if names is None:
             return None
-        chosen = [wish] if isinstance(wish, (str, PolicyNode)) else list(wish)
-        names = {getattr(each, "name", each) for each in chosen}
         found = [index for index in members(self.usable) if self.places[index].name in names]
-        if len(found) != width or len(chosen) != width:
-            raise self.policy.wrong("place", f"{width} of the machines it was given, or None", wish)
+        if len(found) != width or len(names) != width:
+            raise self.policy.wrong("place", wanted, names)
         return sum(1 << index for index in found)
 
     def _nodes(self, machines: int) -> Iterator[PolicyNode]:
@@ -206,6 +229,8 @@ class OwnScheduler(QueueingScheduler):
             estimate=longest if job.walltime is None else job.walltime / SECOND,
             started=None if running is None else running.started / SECOND,
             served=0.0 if running is None else (self.now - running.started) / SECOND,
-            nodes=() if running is None else [each.name for each in self._nodes(running.machines)],
-            body=job.source or None,
+            nodes=()
+            if running is None
+            else tuple(each.name for each in self._nodes(running.machines)),
+            body=read_only(job.source) if job.source else None,
         )

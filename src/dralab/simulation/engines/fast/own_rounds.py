@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from dralab.kernel.clock import SECOND
@@ -44,7 +45,7 @@ class OwnRounds(RoundPolicy[Any]):
                 now=lambda: self._now / SECOND,
                 waiting=lambda: self._tasks(running=False),
                 running=lambda: self._tasks(running=True),
-                nodes=lambda: [self._node(*at) for at in self._places()],
+                nodes=lambda: (self._node(*at) for at in self._places()),
             )
         )
 
@@ -92,14 +93,12 @@ class OwnRounds(RoundPolicy[Any]):
     def _width(self, job: Record) -> int:
         """Return how many GPUs the policy wants a training to have."""
         gpus: int = job.job.gpus if job.gpus is None else job.gpus.number
-        wish = self.policy.ask("resize", self._task(job)) if "resize" in self.policy.asked else None
-        if wish is None:
+        if "resize" not in self.policy.asked:
             return gpus
         least, most = job.job.least, job.most
-        if type(wish) is not int or not least <= wish <= most:
-            wanted = f"from {least} to {most} GPUs for {job.job.name}, or None"
-            raise self.policy.wrong("resize", wanted, wish)
-        return wish
+        wanted = f"from {least} to {most} GPUs for {job.job.name}, or None"
+        found = self.policy.number("resize", wanted, (least, most), self._task(job))
+        return gpus if found is None else found
 
     def _taken(self, job: Record, model: str, gpus: int, nodes: Sequence[int]) -> Grant[Any]:
         taken: list[int] = []
@@ -115,17 +114,15 @@ class OwnRounds(RoundPolicy[Any]):
         """Return the model, GPUs and nodes that `place` chooses; None: it waits."""
         given = {self.nodes[model][at].name: (model, at) for model, at in self._places(models)}
         nodes = {name: self._node(*at) for name, at in given.items()}
-        wish = self.policy.ask("place", self._task(job), list(nodes.values()))
-        if wish is None:
+        wanted = f"nodes of one model with {gpus} idle GPUs, of those it was given, or None"
+        names = self.policy.names("place", wanted, self._task(job), tuple(nodes.values()))
+        if names is None:
             return None
-        chosen = [wish] if isinstance(wish, (str, PolicyNode)) else list(wish)
-        names = [str(getattr(each, "name", each)) for each in chosen]
         known = [given[name] for name in names if name in given]
-        idle = sum(self.free[model][at] for model, at in set(known))
+        idle = sum(self.free[model][at] for model, at in known)
         if len({model for model, _ in known}) != 1 or len(known) < len(names) or idle < gpus:
-            wanted = f"nodes of one model with {gpus} idle GPUs, of those it was given, or None"
-            raise self.policy.wrong("place", wanted, wish)
-        return known[0][0], gpus, [at for _, at in dict.fromkeys(known)]
+            raise self.policy.wrong("place", wanted, names)
+        return known[0][0], gpus, [at for _, at in known]
 
     def _preferred(
         self, job: Record, models: Sequence[str], gpus: int
@@ -158,7 +155,7 @@ class OwnRounds(RoundPolicy[Any]):
         idle = self.free[model][at] if self.free else node.gpus
         return PolicyNode(
             name=node.name,
-            labels=dict(each.split("=", 1) for each in sorted(node.labels)),
+            labels=MappingProxyType(dict(each.split("=", 1) for each in sorted(node.labels))),
             cpu=node.cpu,
             memory=node.memory,
             gpus=(WHOLE_GPU,) * idle + (0,) * (node.gpus - idle),
@@ -167,8 +164,8 @@ class OwnRounds(RoundPolicy[Any]):
             memory_in_all=node.memory,
         )
 
-    def _tasks(self, *, running: bool) -> list[PolicyTask]:
-        return [self._task(job) for job in self._active if (job.gpus is not None) is running]
+    def _tasks(self, *, running: bool) -> Iterator[PolicyTask]:
+        return (self._task(job) for job in self._active if (job.gpus is not None) is running)
 
     def _task(self, job: Record) -> PolicyTask:
         pod = self.groups[job.number].pods[0]
@@ -187,10 +184,10 @@ class OwnRounds(RoundPolicy[Any]):
         speeds = speeds_of(job.job, self.nodes)
         needed = job.job.work / max(speeds.values())
         since = self._since.get(job.number)
-        nodes: Sequence[str] = ()
+        nodes: tuple[str, ...] = ()
         if job.gpus is not None:
             model = job.gpus.model
-            nodes = [self.nodes[model][at].name for at in dict.fromkeys(job.gpus.nodes)]
+            nodes = tuple(self.nodes[model][at].name for at in dict.fromkeys(job.gpus.nodes))
         return TaskFacts(
             name=pod.name,
             user=pod.user,
@@ -203,5 +200,5 @@ class OwnRounds(RoundPolicy[Any]):
             served=job.ran / SECOND,
             nodes=nodes,
             done=1 - job.left / job.job.work,
-            speeds=speeds,
+            speeds=MappingProxyType(speeds),
         )
