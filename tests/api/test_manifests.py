@@ -160,7 +160,18 @@ def test_missing_files_and_empty_directories_are_told(tmp_path):
 def test_large_input_is_refused(tmp_path):
     (tmp_path / "a.yaml").write_text("#" * 100)
     found = load([tmp_path / "a.yaml"], max_bytes=10)
-    assert told(found, tmp_path) == ["a.yaml: cannot be read: the input is larger than 10 bytes"]
+    assert told(found, tmp_path) == [
+        "a.yaml: cannot be read: the input is larger than 10 bytes: name only the files and "
+        "folders that matter"
+    ]
+
+
+def test_how_far_it_is_is_reported_for_each_object(tmp_path):
+    (tmp_path / "a.yaml").write_text("kind: A\n---\nkind: B\n")
+    (tmp_path / "b.yaml").write_text("kind: C\n")
+    seen = []
+    load([tmp_path], progress=lambda files, objects: seen.append((files, objects)))
+    assert seen == [(1, 0), (1, 1), (1, 2), (2, 2), (2, 3)]
 
 
 def test_the_rest_is_read_after_a_bad_json_file(tmp_path):

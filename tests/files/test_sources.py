@@ -81,11 +81,30 @@ def test_a_pipe_in_a_directory_is_refused_and_not_waited_for(tmp_path):
     assert one_error(tmp_path / "a.yaml") == "it is a named pipe, not a regular file"
 
 
-def test_a_directory_with_too_many_files_is_refused(tmp_path):
+def test_a_directory_with_too_many_files_is_refused_with_its_folders_together(tmp_path):
     for number in range(4):
-        (tmp_path / f"{number}.txt").touch()
-    with pytest.raises(SourceError, match="more than 3 files"):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "a.yaml").touch()
+    assert len(list(found_in(tmp_path, (".yaml",), most=4))) == 4
+    with pytest.raises(SourceError, match="more than 3 files: name only the files and folders"):
         list(found_in(tmp_path, (".yaml",), most=3))
+
+
+def test_files_of_other_kinds_are_counted_too_and_nothing_is_read_before(tmp_path, monkeypatch):
+    monkeypatch.setattr("dralab.files.sources.MAX_ENTRIES", 5)
+    (tmp_path / "0.yaml").write_bytes(POD)
+    for number in range(3):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "log.txt").touch()
+    assert one_error(tmp_path) == "more than 5 files: name only the files and folders that matter"
+
+
+def test_a_sorted_walk_stays_in_the_order_of_names(tmp_path):
+    for name in ("b/2.yaml", "b/1.yaml", "a.yaml", "c/c/0.yaml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = [str(each.relative_to(tmp_path)) for each in found_in(tmp_path, (".yaml",))]
+    assert found == ["a.yaml", "b/1.yaml", "b/2.yaml", "c/c/0.yaml"]
 
 
 def test_what_the_shell_connects_is_read(tmp_path):
@@ -152,7 +171,7 @@ def test_an_archive_with_too_many_files_is_refused(tmp_path, monkeypatch):
     path.write_bytes(archive([(f"{number}.yaml", POD) for number in range(4)]))
     *found, last = read(path)
     assert len(found) == 3
-    assert last.why == "more than 3 files"
+    assert last.why == "more than 3 files: name only the files and folders that matter"
 
 
 def test_empty_files_of_an_archive_are_passed_over(tmp_path):
@@ -176,7 +195,10 @@ def test_a_bomb_is_not_unpacked_beyond_the_limit(tmp_path, packed):
     path.write_bytes(packed)
     assert len(packed) < 10_000
     *_, last = read(path, max_bytes=50_000)
-    assert last.why == "the input is larger than 50000 bytes"
+    assert (
+        last.why
+        == "the input is larger than 50,000 bytes: name only the files and folders that matter"
+    )
 
 
 def test_the_limit_is_of_all_sources_together(tmp_path):

@@ -153,6 +153,7 @@ class CheckedObject:
 
 Check = Callable[[JsonDict], CheckedObject | None]
 """Judges one object; None: the check does not apply to the kind."""
+Progress = Callable[[int, int], None]
 
 
 def load(
@@ -161,18 +162,28 @@ def load(
     *,
     stdin: Callable[[], bytes] | None = None,
     max_bytes: int = MAX_BYTES,
+    progress: Progress = lambda _files, _objects: None,
 ) -> Manifests:
     """Read every object of files, directories, archives and standard input ("-").
 
     An object with errors is left out of `objects`; every error of every object is in `problems`,
-    with the line of its field.
+    with the line of its field. `progress` gets how many files and objects were begun.
     """
     result = Manifests()
-    for found in files_of(sources, stdin, max_bytes=max_bytes):
+    objects = 0
+
+    def begun(item: JsonDict) -> CheckedObject:
+        nonlocal objects
+        objects += 1
+        progress(files, objects)
+        return _checked(item, checks)
+
+    for files, found in enumerate(files_of(sources, stdin, max_bytes=max_bytes), 1):
+        progress(files, objects)
         if isinstance(found, SourceError):
             result.problems.append(_unreadable(found.name, found.why))
         elif is_relevant(found):
-            _load_one(found, checks, result)
+            _load_one(found, begun, result)
         else:
             result.skipped.add(found.name)
     return result
@@ -243,7 +254,9 @@ def _unreadable(name: str, why: str) -> ManifestProblem:
     return ManifestProblem(Origin(name, 0, 0), "", f"cannot be read: {why}")
 
 
-def _load_one(source: SourceFile, checks: Sequence[Check], result: Manifests) -> None:
+def _load_one(
+    source: SourceFile, check: Callable[[JsonDict], CheckedObject], result: Manifests
+) -> None:
     if is_snapshot(source.content):
         _load_snapshot(source, result)
         return
@@ -256,7 +269,7 @@ def _load_one(source: SourceFile, checks: Sequence[Check], result: Manifests) ->
         if source.gathered and not found.object.keys() & {"apiVersion", "kind"}:
             result.skipped.add(source.name)  # settings of tools lie beside what was gathered
             continue
-        checked = _checked(found.object, checks)
+        checked = check(found.object)
         if checked.unknown:
             result.newer += unknown_fields(found.object, checked.unknown)
         if checked.errors:

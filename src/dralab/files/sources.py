@@ -26,8 +26,12 @@ STDIN: Final = "-"
 MAX_BYTES: Final = 512 * 1024 * 1024
 """What all sources of one command may hold together, unpacked."""
 MAX_FILES: Final = 100_000  # a tar with so many costs four seconds
+"""Files with objects that a directory or archive may hold, all its folders together."""
+MAX_ENTRIES: Final = 10 * MAX_FILES
+"""Files and folders of all kinds that are looked at in a directory: some seconds."""
 MAX_DEPTH: Final = 32
 """Directories within directories; symbolic links to directories are not followed."""
+FEWER: Final = "name only the files and folders that matter"
 GZIP: Final = b"\x1f\x8b"
 TAR: Final = b"ustar"
 TAR_AT: Final = 257
@@ -71,7 +75,8 @@ def files_of(
         try:
             yield from _of_source(source, stdin, budget)
         except _TooLargeError:
-            yield SourceError(_shown(source, stdin), f"the input is larger than {max_bytes} bytes")
+            why = f"the input is larger than {max_bytes:,} bytes: {FEWER}"
+            yield SourceError(_shown(source, stdin), why)
             return
         except SourceError as error:
             yield error
@@ -88,47 +93,61 @@ def _of_source(
     if not path.is_dir():
         yield from _of_path(path, lambda: open_file(path), budget, gathered=False)
         return
-    found = False
-    for item in found_in(path, (*SUFFIXES, *PACKED)):
-        found = True
+    # All of them first: that there are too many is known before minutes of reading.
+    items = list(found_in(path, (*SUFFIXES, *PACKED)))
+    for item in items:
         try:
             yield from _of_path(
                 item, partial(open_within, path, item), budget, gathered=item.parent != path
             )
         except SourceError as error:
             yield error
-    if not found:
+    if not items:
         wanted = ", ".join((*SUFFIXES, ".tar", ".gz", ".tgz"))
         raise SourceError(str(source), f"contains no file that ends with {wanted}")
+
+
+@dataclass(slots=True)
+class _Walk:
+    """What may still be found in a directory."""
+
+    suffixes: tuple[str, ...]
+    most: int
+    files: int = 0
+    entries: int = 0
+
+    def below(self, directory: Path, depth: int = 0) -> Iterator[Path]:
+        if depth > MAX_DEPTH:
+            raise SourceError(str(directory), f"more than {MAX_DEPTH} directories deep")
+        room = MAX_ENTRIES - self.entries
+        try:
+            with os.scandir(directory) as entries:
+                items = sorted(islice(entries, room + 1), key=lambda entry: entry.name)
+        except OSError as error:
+            raise SourceError(str(directory), error.strerror or str(error)) from error
+        if len(items) > room:
+            raise SourceError(str(directory), f"more than {MAX_ENTRIES:,} files: {FEWER}")
+        self.entries += len(items)
+        for item in items:
+            path = directory / item.name
+            if item.is_dir():
+                # Mounted ConfigMaps keep what their links lead to in directories called `..2026_…`.
+                if not item.is_symlink() and not item.name.startswith(".."):
+                    yield from self.below(path, depth + 1)
+            elif item.name.endswith(self.suffixes):
+                self.files += 1
+                if self.files > self.most:
+                    raise SourceError(str(directory), f"more than {self.most:,} files: {FEWER}")
+                yield path
 
 
 def found_in(directory: Path, suffixes: tuple[str, ...], most: int = MAX_FILES) -> Iterator[Path]:
     """Yield the files with these suffixes below a directory, in the order of names.
 
     `open_within` opens them: nothing is known yet of what they are. Links to directories are not
-    followed. SourceError.
+    followed. SourceError: there are more than `most`, or the directory is huge.
     """
-    yield from _found_in(directory, suffixes, most, 0)
-
-
-def _found_in(directory: Path, suffixes: tuple[str, ...], most: int, depth: int) -> Iterator[Path]:
-    if depth > MAX_DEPTH:
-        raise SourceError(str(directory), f"more than {MAX_DEPTH} directories deep")
-    try:
-        with os.scandir(directory) as entries:
-            items = sorted(islice(entries, most + 1), key=lambda entry: entry.name)
-    except OSError as error:
-        raise SourceError(str(directory), error.strerror or str(error)) from error
-    if len(items) > most:
-        raise SourceError(str(directory), f"more than {most} files")
-    for item in items:
-        path = directory / item.name
-        if item.is_dir():
-            # Mounted ConfigMaps keep what their links lead to in directories called `..2026_…`.
-            if not item.is_symlink() and not item.name.startswith(".."):
-                yield from _found_in(path, suffixes, most, depth + 1)
-        elif item.name.endswith(suffixes):
-            yield path
+    return _Walk(suffixes, most).below(directory)
 
 
 def _of_path(
@@ -166,7 +185,7 @@ def _members_or_file(
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for number, member in enumerate(archive):
             if number >= MAX_FILES:
-                raise SourceError(name, f"more than {MAX_FILES} files")
+                raise SourceError(name, f"more than {MAX_FILES:,} files: {FEWER}")
             path = PurePosixPath(member.name)
             if path.is_absolute() or ".." in path.parts:
                 raise SourceError(name, f"refused: {member.name!r} leads out of the archive")

@@ -15,6 +15,7 @@ from dralab.api.resource.structure import problems
 from dralab.api.resource.types import GROUP
 from dralab.api.standard_checks import standard_check
 from dralab.kernel.clock import Clock, rfc3339
+from dralab.lab.progress import progress_line
 from dralab.objects.claims import claim_names, claims_for_scheduler, pod_claims
 from dralab.objects.metadata import key_of, spec_of, uid_of
 from dralab.objects.pods import is_finished
@@ -24,12 +25,20 @@ from dralab.values.json_types import JsonDict
 def checked_manifests(
     files: Sequence[str], clock: Clock, stdin: Callable[[], bytes] | None = None
 ) -> Manifests:
-    """Return the objects of files, checked by the rules of their kinds."""
+    """Return the objects of files, checked by the rules of their kinds.
+
+    Where it takes long, a line on a terminal says how far it is.
+    """
     checks: list[Check] = [
         ResourceCheck(now=rfc3339(clock.now()), expressions=compiled),
         standard_check,
     ]
-    read = load(files, checks, stdin=stdin)
+    with progress_line("reading") as line:
+
+        def tell(number: int, objects: int) -> None:
+            line.show(f"{number:,} files, {objects:,} objects")
+
+        read = load(files, checks, stdin=stdin, progress=tell)
     add_pool_problems(read)
     return read
 

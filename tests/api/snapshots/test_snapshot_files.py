@@ -79,7 +79,7 @@ def test_no_more_is_read_than_of_any_other_input(tmp_path, monkeypatch):
     monkeypatch.setattr("dralab.api.snapshots.files.MAX_BYTES", 1000)
     file = tmp_path / "bomb.snapshot"
     file.write_bytes(gzip.compress(MARK + b" " * 2000))
-    with pytest.raises(SnapshotError, match="the input is larger than 1000 bytes"):
+    with pytest.raises(SnapshotError, match="the input is larger than 1,000 bytes"):
         read_file(file)
 
 

@@ -56,7 +56,7 @@ class UserPolicy:
             _called(made, "__init__", setattr, self.user, "rng", chance)
 
     def _problem(self, decisions: Mapping[str, Any], engine: str) -> str:
-        """Return why an engine cannot heed all that a class decides; empty if it can."""
+        """Return the problem of a class in an engine; empty if all that it decides is heeded."""
         asked = decisions.keys()
         if not asked:
             return f"{self.name} defines none of {', '.join(DECISIONS)}"
