@@ -8,13 +8,14 @@ An incident is one file in `data/incidents`:
   repair and is none, which tests hold.
 - `hints`: from vague to plain.
 - `mended`: expressions that must hold, each of one object (`object`, null if there is none), and
-  what to say where one does not.
+  what to say where one does not. Workloads among these objects must ask for devices as in `setup`,
+  or at all where `solution` changes for which: what runs without its devices is not mended.
 
 A step is an object to create, or one of `patch` (a merge patch with the names of its object),
 `status` (the same, of the status), `delete`, `evict`, and `wait` (a duration).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final
 
@@ -76,7 +77,43 @@ def read(name: str) -> Incident:
     mended = [
         MendedCheck(each["of"], each["holds"], each["otherwise"]) for each in fields["mended"]
     ]
+    written = [*fields["setup"], *fields["solution"]]
+    workloads = {(of["kind"], _title(of)): of for of in (check.of for check in mended)}
+    for of in workloads.values():
+        mended += _asking(of, _pod_spec(of, fields["setup"]), _pod_spec(of, written))
     return Incident(name=name, **{**fields, "mended": mended})
+
+
+def _title(of: JsonDict) -> str:
+    return f"{of['metadata'].get('namespace', '')}/{of['metadata']['name']}"
+
+
+def _asking(of: JsonDict, begun: JsonDict, ended: JsonDict) -> Iterator[MendedCheck]:
+    """Yield that a workload asks for the devices that it asked for at first."""
+    path = "object.spec" if of["kind"] == "Pod" else "object.spec.template.spec"
+    claims = begun.get("resourceClaims") or []
+    if claims and claims != ended.get("resourceClaims"):
+        holds = f"{path}.resourceClaims.size() > 0"
+        yield MendedCheck(of, holds, f"{_title(of)} does not ask for a device")
+        claims = []
+    for claim in claims:
+        ((field, source),) = ((key, value) for key, value in claim.items() if key != "name")
+        holds = f"{path}.resourceClaims.exists(c, c.{field} == '{source}')"
+        yield MendedCheck(of, holds, f"{_title(of)} does not use {source}")
+    if any(each.get("resources", {}).get("claims") for each in begun.get("containers") or []):
+        holds = f"{path}.containers.exists(c, c.resources.claims.size() > 0)"
+        yield MendedCheck(of, holds, f"no container of {_title(of)} gets a device")
+
+
+def _pod_spec(of: JsonDict, steps: Sequence[Step]) -> JsonDict:
+    """Return the fields of a workload's pods that steps write, the last ones."""
+    found: JsonDict = {}
+    for step in steps:
+        what = step if "kind" in step else step.get("patch", {})
+        if what.get("kind") == of["kind"] and what["metadata"].items() >= of["metadata"].items():
+            spec = what.get("spec", {})
+            found |= spec if of["kind"] == "Pod" else spec.get("template", {}).get("spec", {})
+    return found
 
 
 def perform(steps: Sequence[Step], client: Client, wait: Callable[[float], None]) -> None:

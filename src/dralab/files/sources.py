@@ -108,7 +108,7 @@ def _of_source(
 
 
 @dataclass(slots=True)
-class _Walk:
+class _FolderWalk:
     """What may still be found in a directory."""
 
     suffixes: tuple[str, ...]
@@ -147,7 +147,7 @@ def found_in(directory: Path, suffixes: tuple[str, ...], most: int = MAX_FILES) 
     `open_within` opens them: nothing is known yet of what they are. Links to directories are not
     followed. SourceError: there are more than `most`, or the directory is huge.
     """
-    return _Walk(suffixes, most).below(directory)
+    return _FolderWalk(suffixes, most).below(directory)
 
 
 def _of_path(
