@@ -8,6 +8,7 @@ True
 import ipaddress
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -327,63 +328,59 @@ class Cluster:
             store: Store = shared_store(options.store, options.event_ttl)
         else:
             store = open_store(options.data, options.durability)
-        try:
+        others: list[socket.socket] = []
+        with ExitStack() as undo:  # where the start fails
+            undo.callback(self._close)
+            undo.callback(store.close)
             listener = listen(options.host, options.port)
-            others: list[socket.socket] = []
-            try:
-                host, port = address(listener)
-                self._address = f"{host}:{port}"
-                if options.pods_host:
-                    self._address = f"{options.pods_host}:{port}"
-                    if not ipaddress.ip_address(host).is_unspecified:
-                        others.append(listen(options.pods_host, port, options.pods_device))
-                certificate, self._token = None, options.token
-                if options.tls:
-                    from dralab.apiserver.http.connections import tls
+            undo.callback(listener.close)
+            host, port = address(listener)
+            self._address = f"{host}:{port}"
+            if options.pods_host:
+                self._address = f"{options.pods_host}:{port}"
+                if not ipaddress.ip_address(host).is_unspecified:
+                    others.append(listen(options.pods_host, port, options.pods_device))
+                    undo.callback(others[0].close)
+            certificate, self._token = None, options.token
+            if options.tls:
+                from dralab.apiserver.http.connections import tls
 
-                    place = self.kept / "tls"
-                    certificate = tls.certificate(
-                        place,
-                        WallClock().now(),
-                        [options.host, *options.accept_hosts, *self._pods_names()],
-                        clients=self.clock.now(),
-                    )
-                    if options.own_objects:
-                        self.options = options = self._with_front_proxy(place)
-                    self._token = options.token or tls.token(place)
-                    self._ca = self._trusted = certificate.ca
-                    if options.serving is not None:
-                        certificate = tls.operators_certificate(*options.serving)
-                        self._trusted = certificate.ca
-                self._authentication = settings_of(
-                    options.authentication,
-                    self.clock,
-                    token=self._token,
-                    own_ca=self._ca,
-                    own_key=self._signing_key,
+                place = self.kept / "tls"
+                certificate = tls.certificate(
+                    place,
+                    WallClock().now(),
+                    [options.host, *options.accept_hosts, *self._pods_names()],
+                    clients=self.clock.now(),
                 )
-                self._server = self._new_server(store)
-                if self.snapshot is not None:
-                    self._load(self.snapshot)
-                self._authentication.start()
-                limits = AsgiLimits(timers=options.timers)
-                new_edge = self._new_edge or partial(AsgiApp, limits=limits)
-                self._edge = new_edge(self._server)
-                self._http = HttpServer(
-                    self._edge,
-                    listener,
-                    certificate,
-                    client_authorities=self._authentication.client_authorities,
-                    others=others,
-                )
-            except BaseException:
-                for each in (listener, *others):
-                    each.close()
-                raise
-        except BaseException:
-            store.close()
-            self._close()
-            raise
+                if options.own_objects:
+                    self.options = options = self._with_front_proxy(place)
+                self._token = options.token or tls.token(place)
+                self._ca = self._trusted = certificate.ca
+                if options.serving is not None:
+                    certificate = tls.operators_certificate(*options.serving)
+                    self._trusted = certificate.ca
+            self._authentication = settings_of(
+                options.authentication,
+                self.clock,
+                token=self._token,
+                own_ca=self._ca,
+                own_key=self._signing_key,
+            )
+            self._server = self._new_server(store)
+            if self.snapshot is not None:
+                self._load(self.snapshot)
+            self._authentication.start()
+            limits = AsgiLimits(timers=options.timers)
+            new_edge = self._new_edge or partial(AsgiApp, limits=limits)
+            self._edge = new_edge(self._server)
+            self._http = HttpServer(
+                self._edge,
+                listener,
+                certificate,
+                client_authorities=self._authentication.client_authorities,
+                others=others,
+            )
+            undo.pop_all()
 
     def _with_front_proxy(self, place: Path) -> Options:
         from dralab.apiserver.http.connections import tls

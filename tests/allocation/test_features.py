@@ -427,4 +427,3 @@ def test_the_first_alternative_that_works_is_taken_and_its_rank_told() -> None:
         slices([device("a"), device("b")]), claim({"name": "r", "firstAvailable": [first, second]})
     )
     assert [each.request for each in outcome.claims[0].chosen] == ["r/small"]
-    assert outcome.claims[0].ranks == {"r": 1}

@@ -77,7 +77,6 @@ def test_the_optimum_serves_as_many_as_brute_force(seed: int) -> None:
     optimum = allocate_batch(fleet, [[each] for each in claims])
     assert optimum.served == optimum.value == most(nodes, slices, claims)
     assert optimum.bound == optimum.value
-    assert optimum.gap == 0
     devices = [
         tuple(result[key] for key in ("driver", "pool", "device"))
         for each in optimum.placements

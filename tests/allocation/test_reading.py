@@ -283,11 +283,11 @@ def test_a_class_is_read_whole(reader):
     wire = device_class("c", "true", config=config, extendedResourceName="x.com/r")
     wire["spec"]["selectors"].append({"new": {}})
     found = reader.device_class(wire)
-    assert (found.name, found.extended_resource) == ("c", "x.com/r")
+    assert found.name == "c"
     assert found.configs == ({"opaque": {"driver": "d"}},)
     assert [each and each.text for each in found.selectors] == ["true", None]
     bare = reader.device_class({"metadata": {"name": "c"}})
-    assert (bare.selectors, bare.configs, bare.extended_resource) == ((), (), "")
+    assert (bare.selectors, bare.configs) == ((), ())
 
 
 # --- claims -------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dralab.allocation.fleet import Fleet
 from dralab.allocation.policy.ranking import NodeState
-from dralab.allocation.serving_bound import Supply
+from dralab.allocation.serving_bound import Supply, solved
 from dralab.kernel.extras import require
 from dralab.values.json_types import JsonObject
 from dralab.values.records import dataclass
@@ -75,12 +75,9 @@ def least_price(
     for count, pods_of_kind in zip(counts, served, strict=True):
         model.add(sum(pods_of_kind) >= count)
     model.minimize(sum(total))
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
-    solver.parameters.max_deterministic_time = effort
-    status = solver.solve(model)
-    if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
+    solver = solved(model, effort)
+    if solver is None:
         return 0.0
     # The bound of a problem in whole numbers is one itself.
-    return ceil(solver.best_objective_bound - 1e-6) / PARTS_OF_PRICE
+    bound: float = solver.best_objective_bound
+    return ceil(bound - 1e-6) / PARTS_OF_PRICE

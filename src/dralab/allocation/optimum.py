@@ -19,6 +19,7 @@ from dralab.allocation.policy.ranking import NodeState
 from dralab.allocation.search.backtracking import BudgetError, Effort
 from dralab.allocation.search.counter_groups import Vector
 from dralab.allocation.search.reduction import solve
+from dralab.allocation.serving_bound import solved
 from dralab.kernel.extras import require
 from dralab.values.json_types import JsonObject
 from dralab.values.records import dataclass
@@ -44,11 +45,6 @@ class Optimum:
     def served(self) -> int:
         """How many pods have a placement."""
         return sum(each is not None for each in self.placements)
-
-    @property
-    def gap(self) -> float:
-        """The largest possible distance from the optimum, relative to it."""
-        return 0.0 if not self.bound else max(0.0, 1 - self.value / self.bound)
 
 
 def allocate_batch(
@@ -252,12 +248,8 @@ def _solved(
     scale = 1 + sum(len(each.parts) for each in classes)
     value = sum(worth * count for worth, count in zip(batch.worth, served, strict=True))
     model.maximize(scale * value - sum(opened))
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
-    solver.parameters.max_deterministic_time = effort
-    status = solver.solve(model)
-    if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
+    solver = solved(model, effort)
+    if solver is None:
         everything = sum(
             worth * most for worth, most in zip(batch.worth, batch.demand, strict=True)
         )

@@ -43,7 +43,6 @@ class ChosenConfig:
 class ClaimAllocation:
     """The devices of one claim, in the order in which they were found.
 
-    `ranks` holds, for every request with alternatives, the index of the chosen one;
     `node_selector` is a core/v1 NodeSelector mapping, or None if any node will do.
     """
 
@@ -51,7 +50,6 @@ class ClaimAllocation:
     chosen: tuple[Chosen, ...]
     configs: tuple[ChosenConfig, ...] = ()
     node_selector: Mapping[str, Any] | None = None
-    ranks: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

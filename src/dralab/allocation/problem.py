@@ -7,7 +7,7 @@ abstract (`DeviceSelector`), so that each generation brings its own expression e
 Source of the meanings: KEP-4381 and its follow-ups; the field names are those of resource.k8s.io.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field, fields
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
@@ -343,7 +343,6 @@ class DeviceClass:
     name: str
     selectors: tuple[DeviceSelector | None, ...] = ()
     configs: tuple[Mapping[str, Any], ...] = ()
-    extended_resource: str = ""
 
 
 # --- What is asked -----------------------------------------------------------------------------
@@ -430,6 +429,10 @@ class Claim:
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    def least(self) -> int:
+        """Return how many devices its requests ask for at least."""
+        return sum(min((each.count for each in r.subrequests), default=0) for r in self.requests)
 
 
 # --- What is in use ----------------------------------------------------------------------------
@@ -530,3 +533,9 @@ class Problem:
     slices: tuple[Slice, ...]
     in_use: InUse = InUse()
     features: AllocationFeatures = AllocationFeatures()
+
+    def subrequests(self) -> Iterator[SubRequest]:
+        """Yield the alternatives of all requests of all claims."""
+        for claim in self.claims:
+            for request in claim.requests:
+                yield from request.subrequests

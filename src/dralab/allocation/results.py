@@ -42,11 +42,6 @@ def _allocation(
         ),
         configs=tuple(configs_of(claim, picked)),
         node_selector=node_selector(setup.node_devices, picked),
-        ranks={
-            each.alternative.name.partition("/")[0]: each.alternative.rank
-            for each in picked
-            if each.alternative.prioritized
-        },
     )
 
 

@@ -63,8 +63,6 @@ class Supply:
     hosts: Counter[int] = field(default_factory=Counter)
     loose: set[int] = field(default_factory=set)
     counts: dict[int, int] = field(default_factory=dict)
-    # Per number of devices that a node has: on how many nodes pods find so many.
-    sizes: Counter[int] = field(default_factory=Counter)
     # Kinds that want more than half of every node that could host them.
     small: set[int] = field(default_factory=set)
     unions: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
@@ -159,11 +157,16 @@ def _solved(supply: Supply, least: Counter[int], effort: float) -> int:
     ]
     supply.constrain(model, served, 1)
     model.maximize(sum(served))
+    solver = solved(model, effort)
+    return sum(supply.wanted) if solver is None else int(solver.best_objective_bound + 1e-6)
+
+
+def solved(model: Any, effort: float) -> Any:
+    """Return the solver of a model, the same for each run; None where it finds no solution."""
+    from ortools.sat.python import cp_model
+
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
     solver.parameters.max_deterministic_time = effort
-    status = solver.solve(model)
-    if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
-        return sum(supply.wanted)
-    return int(solver.best_objective_bound + 1e-6)
+    return solver if solver.solve(model) in {cp_model.OPTIMAL, cp_model.FEASIBLE} else None

@@ -119,7 +119,6 @@ class V1Reader:
             configs=tuple(
                 {"opaque": item["opaque"]} for item in spec.get("config") or () if "opaque" in item
             ),
-            extended_resource=spec.get("extendedResourceName") or "",
         )
 
     def _counter_sets_of(self, wires: list[JsonObject]) -> tuple[CounterSet, ...]:

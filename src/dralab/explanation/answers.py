@@ -110,19 +110,14 @@ def _explained(
     found = why(cluster, pending, node=node, spots=spots)
     more, told = _beside(cluster, pending)
     if found is not None:
-        return (
-            found.structured()
-            | more
-            | {
-                "reason": found.brief(),
-                "text": found.page(every_node=every_node) + told,
-            }
-        )
-    problem, nodes = cluster.problem(pending), cluster.candidates(pending, node)
+        text = found.page(every_node=every_node) + told
+        return found.structured() | more | {"reason": found.brief(), "text": text}
+    problem = cluster.problem(pending)
+    nodes = {each.name: each for each in cluster.candidates(pending, node)}
     placed = placed_on(cluster, pending, node)
     if placed is None:
         raise NoResult(f"{pending.title}: the search for devices gave no result")
-    text = why_these(problem, _named(nodes, placed.node), placed.allocations, cluster.catalog)
+    text = why_these(problem, nodes[placed.node], placed.allocations, cluster.catalog)
     lines = text.split("\n") if text else []
     start = {"object": pending.title, "fits": True, "node": placed.node, "why": lines}
     headline = f"{short_subject(pending.title)} fits on {placed.node}"
@@ -153,10 +148,6 @@ def _is_scaled(node: JsonDict) -> bool:
     annotations = metadata_of(node).get("annotations") or ()
     keys = [*annotations, *(each["key"] for each in taints_of(node))]
     return any(key.startswith((AUTOSCALER, *OF_AUTOSCALER)) for key in keys)
-
-
-def _named(nodes: Sequence[Node], name: str) -> Node:
-    return next(each for each in nodes if each.name == name)
 
 
 def placed_on(

@@ -151,9 +151,7 @@ class RuleFinder:
         fact = f"pods with {chosen}: {listed(map(self._at, there))}"
         return BrokenRule(
             clause=f"no pod with {chosen} runs {_same(term.key)}",
-            mark=self._mark(
-                f"spec.affinity.podAffinity.{REQUIRED}[{number}].topologyKey", term.key
-            ),
+            mark=self._mark(_term_field("podAffinity", number), term.key),
             facts=[fact if there else f"no pod with {chosen} runs anywhere"],
             remedies=[_preferring(self.pod.obj, "podAffinity", "pod affinity", number)],
         )
@@ -167,9 +165,7 @@ class RuleFinder:
         chosen = _selector_text(_terms(self.pod.obj, "podAntiAffinity")[number])
         return BrokenRule(
             clause=f"its anti-affinity excludes pods with {chosen} {_same(term.key)}",
-            mark=self._mark(
-                f"spec.affinity.podAntiAffinity.{REQUIRED}[{number}].topologyKey", term.key
-            ),
+            mark=self._mark(_term_field("podAntiAffinity", number), term.key),
             others=others,
             remedies=[_preferring(self.pod.obj, "podAntiAffinity", "pod anti-affinity", number)],
         )

@@ -132,7 +132,6 @@ class NoSuchDevice(WaitingCause):
     condition: ConditionText
     of_class: bool
     best: str = ""
-    others: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

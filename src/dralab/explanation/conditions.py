@@ -18,7 +18,6 @@ from dralab.allocation.pools import PoolView
 from dralab.allocation.problem import (
     Claim,
     Constraint,
-    Device,
     DeviceClass,
     DeviceId,
     InUse,
@@ -71,12 +70,7 @@ class Condition:
 def conditions_of(problem: Problem, views: Sequence[PoolView]) -> list[Condition]:
     """Return every condition of a problem on some nodes, the easiest to change first."""
     found = [*_held(problem.in_use, views), *_asked(problem, views)]
-    classes = {
-        subrequest.class_name
-        for claim in problem.claims
-        for request in claim.requests
-        for subrequest in request.subrequests
-    }
+    classes = {each.class_name for each in problem.subrequests()}
     for name in sorted(classes & set(problem.classes)):
         for index, selector in enumerate(problem.classes[name].selectors):
             text = selector.text if selector is not None else ""
@@ -148,8 +142,9 @@ def _held(in_use: InUse, views: Sequence[PoolView]) -> Iterator[Condition]:
         mine = [
             device
             for pool in view.pools
-            for device in _devices_of(pool.driver, pool.name, pool.consuming)
-            if device in held and device not in seen
+            for each in pool.consuming
+            if (device := DeviceId(pool.driver, pool.name, each.name)) in held
+            and device not in seen
         ]
         seen.update(mine)
         if mine:
@@ -159,11 +154,6 @@ def _held(in_use: InUse, views: Sequence[PoolView]) -> Iterator[Condition]:
         for group in [[device] for device in devices] if single else [devices]:
             holders = {name for device in group for name in in_use.holders.get(device, ())}
             yield Condition(kind="held", devices=tuple(group), holders=tuple(sorted(holders)))
-
-
-def _devices_of(driver: str, pool: str, devices: Iterable[Device]) -> Iterator[DeviceId]:
-    for device in devices:
-        yield DeviceId(driver, pool, device.name)
 
 
 def _asked(problem: Problem, views: Sequence[PoolView]) -> Iterator[Condition]:

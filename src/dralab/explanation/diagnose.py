@@ -89,13 +89,13 @@ class _CauseFinder:
         return NothingThere(code="DRA007", detail="no node has any device")
 
     def _failing(self) -> WaitingCause | None:
-        for alternative in self.of.each_alternative():
-            found = misses.failing(
-                alternative, self.of.asked(alternative), self.of.kinds, self.of.asking.fleet.order
-            )
-            if found is not None:
-                return found
-        return None
+        order = self.of.asking.fleet.order
+        found = (
+            misses.failing(each, self.of.asked(each), misses.parts_of(each.conditions),
+                           self.of.kinds, order)
+            for each in self.of.each_alternative()
+        )  # fmt: skip
+        return next(filter(None, found), None)
 
     # --- one request by itself
 

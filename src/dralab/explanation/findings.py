@@ -247,11 +247,7 @@ class _FactCollector:
 
     def _too_many(self) -> Iterator[TooManyDevices]:
         for claim in self.problem.claims:
-            least = sum(
-                min((each.count for each in request.subrequests), default=0)
-                for request in claim.requests
-            )
-            if least > claim.limit:
+            if claim.least() > claim.limit:
                 yield TooManyDevices(str(claim), claim.limit)
 
     def _shortage(self, certain: Sequence[tuple[Alternative, int]]) -> Iterator[Shortage]:

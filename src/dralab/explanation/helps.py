@@ -297,9 +297,8 @@ class _Proposals:
             near = similar(str(value), known) if isinstance(value, str) else ""
             if near and (text := edits.with_literal(cause.mark.text, comparison, near, str(value))):
                 yield from self._spelled(alternative, cause.mark, text, f"'{near}'")
-        for each in sorted(cause.values, key=lambda each: (-each.free, -each.devices, each.value))[
-            :2
-        ]:
+        ordered_ = sorted(cause.values, key=lambda each: (-each.free, -each.devices, each.value))
+        for each in ordered_[:2]:
             yield from self._valued(alternative, cause.mark, comparison, each.value)
 
     def _valued(

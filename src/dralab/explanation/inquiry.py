@@ -56,13 +56,9 @@ class Inquiry:
                     self.alternatives.append(list(found))
             except RefusedError as error:
                 return self._of_refusal(claim, error)
-            least = sum(
-                min((each.count for each in request.subrequests), default=0)
-                for request in claim.requests
-            )
-            if least > claim.limit:
+            if claim.least() > claim.limit:
                 mark = misses.in_claim(str(claim), "spec.devices.requests")
-                text = f"it asks for {least} devices, and a claim may have {claim.limit}"
+                text = f"it asks for {claim.least()} devices, and a claim may have {claim.limit}"
                 return Refused(code="DRA004", text=text, mark=mark)
         return self._uncompiled()
 

@@ -49,12 +49,7 @@ class Likeness:
     """Numbers devices: equal numbers, equal answers to everything that the claims ask."""
 
     def __init__(self, problem: Problem) -> None:
-        asked = [
-            subrequest
-            for claim in problem.claims
-            for request in claim.requests
-            for subrequest in request.subrequests
-        ]
+        asked = list(problem.subrequests())
         selectors = _selectors(problem)
         reads: set[DevicePath] = {path for each in selectors for path in each.reads}
         for subrequest in asked:
@@ -220,12 +215,10 @@ class Likeness:
 
 def _selectors(problem: Problem) -> list[DeviceSelector]:
     found = []
-    for claim in problem.claims:
-        for request in claim.requests:
-            for subrequest in request.subrequests:
-                of_class = problem.classes.get(subrequest.class_name)
-                both = (*(of_class.selectors if of_class else ()), *subrequest.selectors)
-                found += [each for each in both if each is not None]
+    for subrequest in problem.subrequests():
+        of_class = problem.classes.get(subrequest.class_name)
+        both = (*(of_class.selectors if of_class else ()), *subrequest.selectors)
+        found += [each for each in both if each is not None]
     return found
 
 

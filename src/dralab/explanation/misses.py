@@ -1,8 +1,9 @@
 """Conditions of a class or a request that no device meets, and the nearest values."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
 from dralab.allocation.problem import (
@@ -186,8 +187,8 @@ def miss(
             total=total, nodes=nodes,
         )  # fmt: skip
     part = parts[never[0]]
-    if not is_class and (failing := _failing(alternative, asked, [part], base, order)):
-        return failing
+    if not is_class and (broken := failing(alternative, asked, [part], base, order)):
+        return broken
     # Devices that meet everything else come nearest; the rest only where there are none.
     near = [
         kind
@@ -208,29 +209,20 @@ def miss(
         best=best,
         known=known_names("attributes", [kind.device for kind in base]) if code == "DRA022" else (),
         examples=_examples(examples, order),
-        others=len(never) - 1,
     )
 
 
 def failing(
-    alternative: Alternative, asked: Asked, kinds: Sequence[DeviceKind], order: Mapping[str, int]
-) -> FailingSelector | None:
-    """Return the first expression of a request that fails for some device."""
-    return _failing(alternative, asked, parts_of(alternative.conditions), kinds, order)
-
-
-def _failing(
-    alternative: Alternative,
-    asked: Asked,
-    parts: Sequence[Part],
-    kinds: Sequence[DeviceKind],
+    alternative: Alternative, asked: Asked, parts: Iterable[Part], kinds: Sequence[DeviceKind],
     order: Mapping[str, int],
-) -> FailingSelector | None:
+) -> FailingSelector | None:  # fmt: skip
+    """Return the first part of a request's expressions that fails for some device."""
     for part in parts:
         broken: list[DeviceKind] = []
         message = ""
         # What stands before the part would have said no first.
-        reached = [kind for kind in kinds if not _stopped(alternative, part, kind.device)]
+        earlier = alternative.conditions[: alternative.conditions.index(part.located)]
+        reached = [kind for kind in kinds if selects(earlier, kind.device)]
         for kind in reached:
             try:
                 part.selector.matches(kind.device)
@@ -254,18 +246,6 @@ def _failing(
             lacking=lacking, known=known,
         )  # fmt: skip
     return None
-
-
-def _stopped(alternative: Alternative, part: Part, device: Device) -> bool:
-    for located in alternative.conditions:
-        if located == part.located:
-            return False
-        try:
-            if not located.selector.matches(device):
-                return True
-        except DeviceSelectorError:
-            return True
-    return False
 
 
 def _lacking(
@@ -378,22 +358,16 @@ def value_at(device: Device, path: Sequence[str]) -> str | None:
 
 
 def _ordered(text: str, constructor: str) -> Any:
-    try:
-        if constructor == "quantity":
-            return parse_quantity(text)
-        if constructor == "semver":
-            return Version.parse(text)
-        return int(text)
-    except (QuantityError, ValueError):
-        return _amount(text) if not constructor else None
-
-
-def _amount(text: str) -> Any:
-    """Return a quantity, which older generations compare as text; None if it is invalid."""
-    try:
-        return parse_quantity(text)
-    except QuantityError:
-        return None
+    """Return a value as it is compared; older generations write quantities as plain text."""
+    readers: dict[str, tuple[Callable[[str], Any], ...]] = {
+        "quantity": (parse_quantity,), "semver": (Version.parse,), "": (int, parse_quantity),
+    }  # fmt: skip
+    for read in readers.get(constructor, (int,)):
+        try:
+            return read(text)
+        except (QuantityError, ValueError):
+            continue
+    return None
 
 
 def _has(part: Part, kind: DeviceKind, best: str) -> bool:
@@ -402,12 +376,8 @@ def _has(part: Part, kind: DeviceKind, best: str) -> bool:
 
 
 def _examples(kinds: Sequence[DeviceKind], order: Mapping[str, int]) -> tuple[str, ...]:
-    found: list[str] = []
-    for kind in kinds:
-        if len(found) >= MOST_EXAMPLES:
-            break
-        found += [device_name(*each) for each in kind.examples(order, MOST_EXAMPLES)]
-    return tuple(found[:MOST_EXAMPLES])
+    found = (each for kind in kinds for each in kind.examples(order, MOST_EXAMPLES))
+    return tuple(device_name(*each) for each in islice(found, MOST_EXAMPLES))
 
 
 def nodes_of(kinds: Iterable[DeviceKind]) -> int:

@@ -28,12 +28,7 @@ from dralab.explanation.conditions import (
     without,
 )
 from dralab.explanation.findings import findings
-from dralab.explanation.likeness import (
-    Likeness,
-    NodeClass,
-    NodeViews,
-    Uses,
-)
+from dralab.explanation.likeness import Likeness, NodeClass, NodeViews, Uses
 from dralab.values.records import dataclass
 
 MOST_QUESTIONS: Final = 20_000
@@ -233,18 +228,13 @@ def _first_yes(answers: Iterable[bool | None]) -> bool | None:
 
 
 def _least(problem: Problem) -> int:
-    """Return how many devices claims take at least."""
-    return sum(
-        min(
-            (
-                0 if each.admin or each.mode != "ExactCount" else each.count
-                for each in request.subrequests
-            ),
-            default=0,
-        )
+    """Return how many devices claims take at least; with admin access they take none."""
+    counts = (
+        [0 if each.admin or each.mode != "ExactCount" else each.count for each in r.subrequests]
         for claim in problem.claims
-        for request in claim.requests
+        for r in claim.requests
     )
+    return sum(min(each, default=0) for each in counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

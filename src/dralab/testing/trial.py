@@ -76,7 +76,6 @@ class TrialResult:
     history: TrialHistory
     steps: int
     duration: int
-    traffic: ObservedTraffic = field(default_factory=ObservedTraffic)
 
     @property
     def failed(self) -> bool:
@@ -188,7 +187,6 @@ def run_trial(
         history=world.history,
         steps=world.steps,
         duration=world.engine.clock.now() - world.begin,
-        traffic=world.plan.traffic,
     )
 
 

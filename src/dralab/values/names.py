@@ -25,6 +25,12 @@ VARIABLE: Final = re.compile(r"[ -<>-~]*", re.ASCII)
 C_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
+def _problems(name: str, most: int, pattern: re.Pattern[str], unit: str, told: str) -> list[str]:
+    """Return that a name is too long, and `told` where it does not match a pattern."""
+    problems = [f"must be no more than {most} {unit}"] if len(name) > most else []
+    return problems if pattern.fullmatch(name) else [*problems, told]
+
+
 def label_problems(name: str, unit: str = "characters") -> list[str]:
     """Return the problems of a DNS label (RFC 1123)."""
     problems = []
@@ -43,32 +49,24 @@ def label_problems(name: str, unit: str = "characters") -> list[str]:
 
 def label_1035_problems(name: str) -> list[str]:
     """Return the problems of a DNS label that begins with a letter (RFC 1035)."""
-    problems = []
-    if len(name) > 63:
-        problems.append("must be no more than 63 characters")
-    if not LABEL_1035.fullmatch(name):
-        problems.append(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start "
-            "with an alphabetic character, and end with an alphanumeric character (e.g. "
-            "'my-name',  or 'abc-123', regex used for validation is "
-            "'[a-z]([-a-z0-9]*[a-z0-9])?')"
-        )
-    return problems
+    return _problems(
+        name, 63, LABEL_1035, "characters",
+        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start "
+        "with an alphabetic character, and end with an alphanumeric character (e.g. "
+        "'my-name',  or 'abc-123', regex used for validation is "
+        "'[a-z]([-a-z0-9]*[a-z0-9])?')",
+    )  # fmt: skip
 
 
 def subdomain_problems(name: str, unit: str = "characters") -> list[str]:
     """Return the problems of a DNS subdomain (RFC 1123)."""
-    problems = []
-    if len(name) > 253:
-        problems.append(f"must be no more than 253 {unit}")
-    if not SUBDOMAIN.fullmatch(name):
-        problems.append(
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
-            "'-' or '.', and must start and end with an alphanumeric character (e.g. "
-            "'example.com', regex used for validation is "
-            "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-        )
-    return problems
+    return _problems(
+        name, 253, SUBDOMAIN, unit,
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
+        "'-' or '.', and must start and end with an alphanumeric character (e.g. "
+        "'example.com', regex used for validation is "
+        "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+    )  # fmt: skip
 
 
 def qualified_problems(name: str) -> list[str]:
@@ -117,17 +115,13 @@ def is_qualified(name: str) -> bool:
 
 def label_value_problems(value: str) -> list[str]:
     """Return the problems of a label value."""
-    problems = []
-    if len(value) > 63:
-        problems.append("must be no more than 63 bytes")
-    if not VALUE.fullmatch(value):
-        problems.append(
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', "
-            "'_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  "
-            "or 'my_value',  or '12345', regex used for validation is "
-            "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-        )
-    return problems
+    return _problems(
+        value, 63, VALUE, "bytes",
+        "a valid label must be an empty string or consist of alphanumeric characters, '-', "
+        "'_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  "
+        "or 'my_value',  or '12345', regex used for validation is "
+        "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
+    )  # fmt: skip
 
 
 def c_identifier_problems(name: str) -> list[str]:
@@ -182,14 +176,10 @@ def header_problems(name: str) -> list[str]:
 
 def search_path_problems(name: str) -> list[str]:
     """Return the problems of a domain to search in: a subdomain that may have underscores."""
-    problems = []
-    if len(name) > 253:
-        problems.append("must be no more than 253 characters")
-    if not UNDERSCORED.fullmatch(name):
-        problems.append(
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
-            "'_', '-' or '.', and must start and end with an alphanumeric character (e.g. "
-            "'example.com', regex used for validation is "
-            "'_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')"
-        )
-    return problems
+    return _problems(
+        name, 253, UNDERSCORED, "characters",
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
+        "'_', '-' or '.', and must start and end with an alphanumeric character (e.g. "
+        "'example.com', regex used for validation is "
+        "'_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')",
+    )  # fmt: skip

@@ -289,11 +289,6 @@ class Supervisor:
         """Note that programs may have new data in their connections, where they have `gates`."""
         self._table.moves += 1
 
-    def is_undisturbed(self) -> bool:
-        """Whether nothing has run, and no byte was sent, since `wait_idle` returned True."""
-        tracer = self._tracer
-        return not (tracer.events() or tracer.adopt()) and self._idleness.nothing_on_its_way()
-
     def connected_outside(self) -> bool:
         """Whether, when all was idle last, a program had a connection to a foreign process."""
         return self._idleness.traffic.outside

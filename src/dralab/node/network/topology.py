@@ -57,12 +57,7 @@ def node_in_router_lines(number: int, address: IPv4Address, node: str) -> list[s
 
 def node_lines(cluster: ClusterRange, address: IPv4Address) -> list[str]:
     """Give a node its address and its way out; to run in its namespace."""
-    return [
-        "link set lo up",
-        f"addr add {address}/32 dev {INSIDE}",
-        f"link set {INSIDE} up",
-        f"route add default via {cluster.router} dev {INSIDE} onlink",
-    ]
+    return pod_lines(str(address), cluster.router)
 
 
 def pods_in_router_lines(number: int, address: IPv4Address, pod_cidr: str) -> list[str]:

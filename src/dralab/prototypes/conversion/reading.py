@@ -57,12 +57,7 @@ def _evolution(item: JsonDict, _: list[Note]) -> Part | None:
         return None
     match item.get("kind"):
         case "DeviceClass":
-            texts = [
-                r["deviceSelector"]
-                for r in item.get("requirements") or ()
-                if r.get("deviceSelector")
-            ]
-            return _class_of(item, texts, "evolution", item.get("config"))
+            return _class_of(item, _selectors(item), "evolution", item.get("config"))
         case "ResourceClaim":
             return _evolution_claim(item, item["spec"], template=False)
         case "ResourceClaimTemplate":
@@ -73,6 +68,11 @@ def _evolution(item: JsonDict, _: list[Note]) -> Part | None:
             return _pod_of(item, "requestName")
         case _:
             return None
+
+
+def _selectors(item: JsonObject) -> list[str]:
+    found = (each.get("deviceSelector") for each in item.get("requirements") or ())
+    return [text for text in found if text]
 
 
 def _class_of(
@@ -110,14 +110,9 @@ def _opaque(configs: Iterable[JsonObject] | None) -> tuple[NeutralConfig, ...]:
 def _evolution_claim(item: JsonDict, spec: JsonObject, *, template: bool) -> NeutralClaim:
     requests = []
     for number, request in enumerate(spec.get("requests") or ()):
-        texts = [
-            r["deviceSelector"]
-            for r in request.get("requirements") or ()
-            if r.get("deviceSelector")
-        ]
         option = Option(
             class_name=request.get("deviceClassName") or "",
-            expressions=tuple(NeutralExpression(text, "evolution") for text in texts),
+            expressions=tuple(NeutralExpression(each, "evolution") for each in _selectors(request)),
             admin=bool(request.get("adminAccess")),
             configs=_opaque(request.get("config")),
         )

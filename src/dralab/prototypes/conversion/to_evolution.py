@@ -4,7 +4,6 @@ from collections import Counter
 from functools import cached_property
 
 from dralab.allocation.problem import Attribute
-from dralab.objects.metadata import namespace_of
 from dralab.prototypes.conversion.neutral import (
     NeutralClaim,
     NeutralClass,
@@ -16,7 +15,7 @@ from dralab.prototypes.conversion.neutral import (
 from dralab.prototypes.conversion.writing import (
     EVOLUTION,
     STANDARD,
-    SceneWriter,
+    ResourceClaimWriter,
     amount_text,
     each_device_name,
     identifier,
@@ -25,13 +24,12 @@ from dralab.prototypes.conversion.writing import (
     rules_of,
 )
 from dralab.values.json_types import JsonDict
-from dralab.values.patches import copied
 
 
-class ToEvolution(SceneWriter):
+class ToEvolution(ResourceClaimWriter):
     """Writes dra-evolution."""
 
-    target = "evolution"
+    target, version, pod_version = "evolution", EVOLUTION, EVOLUTION
 
     def device_class(self, part: NeutralClass) -> list[JsonDict]:
         """Return a DeviceClass with requirements."""
@@ -83,13 +81,7 @@ class ToEvolution(SceneWriter):
         spec |= {"constraints": constraints} if constraints else {}
         configs = self.opaque(part.configs, drivers, where, "driverName")
         spec |= {"config": configs} if configs else {}
-        kind = "ResourceClaimTemplate" if part.template else "ResourceClaim"
-        if part.template:
-            spec = ({"metadata": {"labels": dict(part.labels)}} if part.labels else {}) | {
-                "spec": spec
-            }
-        head = metadata(part.name.lower(), part.namespace)
-        return [{"apiVersion": EVOLUTION, "kind": kind, "metadata": head, "spec": spec}]
+        return [self.made_claim(part, spec)]
 
     def _request(self, option: Option, where: str) -> JsonDict:
         drivers = self.drivers(option)
@@ -130,14 +122,7 @@ class ToEvolution(SceneWriter):
         spec |= {"nodeName": part.node} if part.node else {}
         spec |= {"sharedCapacity": shared} if shared else {}
         spec["devices"] = [self._device(device, part) for device in part.devices]
-        return [
-            {
-                "apiVersion": EVOLUTION,
-                "kind": "ResourcePool",
-                "metadata": {"name": part.name},
-                "spec": spec,
-            }
-        ]
+        return [self.made("ResourcePool", {"name": part.name}, spec)]
 
     def _device(self, device: NeutralDevice, pool: NeutralPool) -> JsonDict:
         attributes = [
@@ -163,42 +148,16 @@ class ToEvolution(SceneWriter):
             ]
         return found
 
-    def pod(self, part: NeutralPod) -> list[JsonDict]:
-        """Return a Pod of dra-evolution's group, and templates for its shorthand devices."""
-        item = copied(part.item)
-        item["apiVersion"] = EVOLUTION
-        spec = item["spec"]
-        spec.pop("deviceClaims", None)
-        namespace = namespace_of(item)
-        templates: list[JsonDict] = []
-        entries = []
-        for entry in part.entries:
-            source = entry.source.lower()
-            if entry.how == "class":
-                source = f"{item['metadata']['name']}-{entry.name}"
-                request = {"name": label(entry.name), "deviceClassName": entry.source.lower()}
-                templates.append(
-                    {
-                        "apiVersion": EVOLUTION,
-                        "kind": "ResourceClaimTemplate",
-                        "metadata": metadata(source, namespace),
-                        "spec": {"spec": {"requests": [request], "shareable": False}},
-                    }
-                )
-            field = "resourceClaimName" if entry.how == "claim" else "resourceClaimTemplateName"
-            entries.append({"name": label(entry.name), field: source})
-        spec["resourceClaims"] = entries
-        for container in spec.get("containers") or ():
-            container.pop("devices", None)
-            uses = part.uses.get(container["name"]) or ()
-            claims = [
-                {"name": label(e)} | ({"requestName": name} if name else {})
-                for e, r in uses
-                for name in self._names(part, e, r)
-            ]
-            if claims:
-                container.setdefault("resources", {})["claims"] = claims
-        return [*templates, item]
+    def one_device(self, name: str, class_name: str) -> JsonDict:
+        """Return the spec of a claim for one device of a class."""
+        return {"requests": [{"name": name, "deviceClassName": class_name}], "shareable": False}
+
+    def use(self, part: NeutralPod, entry: str, request: str) -> list[JsonDict]:
+        """Return how a container names a claim, or the one-device requests for a request."""
+        return [
+            {"name": label(entry)} | ({"requestName": name} if name else {})
+            for name in self._names(part, entry, request)
+        ]
 
     def _names(self, part: NeutralPod, entry: str, request: str) -> list[str]:
         """Return the one-device requests that a container's use stands for; "" for all."""

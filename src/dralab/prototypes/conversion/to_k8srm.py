@@ -92,14 +92,8 @@ class ToK8srm(SceneWriter):
             }
             made.append(item)
             self.changed(owner, "config", f"opaque parameters, written as the object {name}")
-            references.append(
-                {
-                    "apiVersion": item["apiVersion"],
-                    "kind": item["kind"],
-                    "namespace": namespace,
-                    "name": name,
-                }
-            )
+            kind = {key: item[key] for key in ("apiVersion", "kind")}
+            references.append({**kind, "namespace": namespace, "name": name})
         return made, references
 
     def claim(self, part: NeutralClaim) -> list[JsonDict]:
@@ -122,8 +116,7 @@ class ToK8srm(SceneWriter):
                                             "detail or for the whole claim")  # fmt: skip
         devices = []
         for request in part.requests:
-            objects, instance = self._instance(request, part, where)
-            made += objects
+            instance = self._instance(request, part, where, made)
             for field, name in local.get(request.name, ()):
                 for detail in (*instance.get("allOf", ()), *instance.get("oneOf", ())):
                     detail.setdefault(field, []).append(name)
@@ -136,23 +129,18 @@ class ToK8srm(SceneWriter):
                     detail.setdefault("configs", []).extend(references)
         spec["devices"] = devices
         head = metadata(part.name, part.namespace, labels=part.labels)
-        return [*made, {"apiVersion": K8SRM, "kind": "DeviceClaim", "metadata": head, "spec": spec}]
+        return [*made, _object("DeviceClaim", head, spec)]
 
     def _instance(
-        self, request: NeutralRequest, part: NeutralClaim, where: str
-    ) -> tuple[list[JsonDict], JsonDict]:
-        made: list[JsonDict] = []
-        details = []
-        for option in request.options:
-            objects, detail = self._detail(option, part, where)
-            made += objects
-            details.append(detail)
-        field = "allOf" if len(details) == 1 else "oneOf"
-        return made, {"name": request.name, field: details}
+        self, request: NeutralRequest, part: NeutralClaim, where: str, made: list[JsonDict]
+    ) -> JsonDict:
+        """Return an instance; the objects that it refers to are added to `made`."""
+        details = [self._detail(option, part, where, made) for option in request.options]
+        return {"name": request.name, "allOf" if len(details) == 1 else "oneOf": details}
 
     def _detail(
-        self, option: Option, part: NeutralClaim, where: str
-    ) -> tuple[list[JsonDict], JsonDict]:
+        self, option: Option, part: NeutralClaim, where: str, made: list[JsonDict]
+    ) -> JsonDict:
         drivers = self.drivers(option)
         found: JsonDict = {"class": option.class_name}
         texts = [t for e in option.expressions if (t := self.expression(e, where, drivers))]
@@ -173,8 +161,9 @@ class ToK8srm(SceneWriter):
             self.lost(where, self.everything, text)
         found |= {"matchAttributes": list(option.match)} if option.match else {}
         found |= {"distinctAttributes": list(option.distinct)} if option.distinct else {}
-        made, references = self._configs(option.configs, part.name, part.namespace)
-        return made, found | ({"configs": references} if references else {})
+        objects, references = self._configs(option.configs, part.name, part.namespace)
+        made += objects
+        return found | ({"configs": references} if references else {})
 
     def pool(self, part: NeutralPool) -> list[JsonDict]:
         """Return a DevicePool."""
@@ -188,14 +177,7 @@ class ToK8srm(SceneWriter):
         spec |= {"nodeName": part.node} if part.node else {}
         spec |= {"sharedResources": shared} if shared else {}
         spec["devices"] = [_device(device, several=several) for device in part.devices]
-        return [
-            {
-                "apiVersion": K8SRM,
-                "kind": "DevicePool",
-                "metadata": {"name": part.name},
-                "spec": spec,
-            }
-        ]
+        return [_object("DevicePool", {"name": part.name}, spec)]
 
     def pod(self, part: NeutralPod) -> list[JsonDict]:
         """Return a core/v1 Pod with deviceClaims; several claims become entries of a list."""
@@ -243,9 +225,12 @@ class ToK8srm(SceneWriter):
         return []
 
 
+def _object(kind: str, head: JsonDict, spec: JsonDict) -> JsonDict:
+    return {"apiVersion": K8SRM, "kind": kind, "metadata": head, "spec": spec}
+
+
 def _class(name: str, spec: JsonDict, labels: Any) -> JsonDict:
-    head = metadata(name, labels=labels)
-    return {"apiVersion": K8SRM, "kind": "DeviceClass", "metadata": head, "spec": spec}
+    return _object("DeviceClass", metadata(name, labels=labels), spec)
 
 
 def _device(device: NeutralDevice, *, several: bool) -> JsonDict:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from dralab.allocation.problem import Attribute
-from dralab.objects.metadata import namespace_of
 from dralab.prototypes.conversion.neutral import (
     NeutralClaim,
     NeutralClass,
@@ -19,7 +18,7 @@ from dralab.prototypes.conversion.writing import (
     SETS_PER_SLICE,
     STANDARD,
     V1,
-    SceneWriter,
+    ResourceClaimWriter,
     amount_text,
     identifier,
     label,
@@ -28,15 +27,14 @@ from dralab.prototypes.conversion.writing import (
 )
 from dralab.prototypes.k8srm.claim_forms import NO_MAXIMUM
 from dralab.values.json_types import JsonDict
-from dralab.values.patches import copied
 
 Counter = tuple[str, str]
 
 
-class ToV1(SceneWriter):
+class ToV1(ResourceClaimWriter):
     """Writes today's API."""
 
-    target = "v1"
+    target, version, pod_version = "v1", V1, "v1"
 
     def device_class(self, part: NeutralClass) -> list[JsonDict]:
         """Return a DeviceClass with CEL selectors."""
@@ -46,7 +44,7 @@ class ToV1(SceneWriter):
         if configs:
             spec["config"] = configs
         head = metadata(part.name.lower(), labels=part.labels)
-        return [{"apiVersion": V1, "kind": "DeviceClass", "metadata": head, "spec": spec}]
+        return [self.made("DeviceClass", head, spec)]
 
     def claim(self, part: NeutralClaim) -> list[JsonDict]:
         """Return a ResourceClaim or a ResourceClaimTemplate."""
@@ -85,14 +83,7 @@ class ToV1(SceneWriter):
         devices: JsonDict = {"requests": requests}
         devices |= {"constraints": constraints} if constraints else {}
         devices |= {"config": configs} if configs else {}
-        kind = "ResourceClaimTemplate" if part.template else "ResourceClaim"
-        spec: JsonDict = {"devices": devices}
-        if part.template:
-            spec = ({"metadata": {"labels": dict(part.labels)}} if part.labels else {}) | {
-                "spec": spec
-            }
-        head = metadata(part.name.lower(), part.namespace)
-        return [{"apiVersion": V1, "kind": kind, "metadata": head, "spec": spec}]
+        return [self.made_claim(part, {"devices": devices})]
 
     def _option(self, option: Option, where: str) -> JsonDict:
         drivers = self.drivers(option)
@@ -157,12 +148,7 @@ class ToV1(SceneWriter):
             for chunk in chunks
         ]
         return [
-            {
-                "apiVersion": V1,
-                "kind": "ResourceSlice",
-                "metadata": {"name": f"{part.name}-{number}"},
-                "spec": {**common, **spec},
-            }
+            self.made("ResourceSlice", {"name": f"{part.name}-{number}"}, {**common, **spec})
             for number, spec in enumerate(specs)
         ]
 
@@ -189,40 +175,14 @@ class ToV1(SceneWriter):
             self.changed(f"pool {pool.name}", device.name, f"written {label(device.name)}")
         return found
 
-    def pod(self, part: NeutralPod) -> list[JsonDict]:
-        """Return a core/v1 Pod, and templates for devices that it asked for by class alone."""
-        item = copied(part.item)
-        item["apiVersion"] = "v1"
-        spec = item["spec"]
-        spec.pop("deviceClaims", None)
-        namespace = namespace_of(item)
-        templates: list[JsonDict] = []
-        entries = []
-        for entry in part.entries:
-            source = entry.source.lower()
-            if entry.how == "class":
-                source = f"{item['metadata']['name']}-{entry.name}"
-                exactly = {"deviceClassName": entry.source.lower()}
-                devices = {"requests": [{"name": label(entry.name), "exactly": exactly}]}
-                templates.append(
-                    {
-                        "apiVersion": V1,
-                        "kind": "ResourceClaimTemplate",
-                        "metadata": metadata(source, namespace),
-                        "spec": {"spec": {"devices": devices}},
-                    }
-                )
-            field = "resourceClaimName" if entry.how == "claim" else "resourceClaimTemplateName"
-            entries.append({"name": label(entry.name), field: source})
-        spec["resourceClaims"] = entries
-        for container in spec.get("containers") or ():
-            container.pop("devices", None)
-            uses = part.uses.get(container["name"]) or ()
-            if uses:
-                container.setdefault("resources", {})["claims"] = [
-                    {"name": label(e)} | ({"request": label(r)} if r else {}) for e, r in uses
-                ]
-        return [*templates, item]
+    def one_device(self, name: str, class_name: str) -> JsonDict:
+        """Return the spec of a claim for one device of a class."""
+        request = {"name": name, "exactly": {"deviceClassName": class_name}}
+        return {"devices": {"requests": [request]}}
+
+    def use(self, part: NeutralPod, entry: str, request: str) -> list[JsonDict]:  # noqa: ARG002
+        """Return how a container names a claim, or one request of it."""
+        return [{"name": label(entry)} | ({"request": label(request)} if request else {})]
 
 
 def typed(value: Attribute) -> JsonDict:

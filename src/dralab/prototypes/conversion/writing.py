@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dralab.objects.metadata import namespace_of
 from dralab.prototypes.conversion.expressions import (
     UntranslatableError,
     driver_word,
@@ -25,6 +26,7 @@ from dralab.prototypes.conversion.neutral import (
     Scene,
 )
 from dralab.values.json_types import JsonDict
+from dralab.values.patches import copied
 from dralab.values.quantity import parse_any, render
 
 EVOLUTION = "resource.k8s.io/v1alpha2"
@@ -202,6 +204,58 @@ class SceneWriter(ABC):
             ):
                 return item
         return None
+
+
+class ResourceClaimWriter(SceneWriter):
+    """What dra-evolution and today's API share: claims, templates, and pods that name them."""
+
+    version = ""
+    pod_version = ""
+
+    def made(self, kind: str, head: JsonDict, spec: JsonDict) -> JsonDict:
+        """Return an object of the target's group."""
+        return {"apiVersion": self.version, "kind": kind, "metadata": head, "spec": spec}
+
+    def made_claim(self, part: NeutralClaim, spec: JsonDict) -> JsonDict:
+        """Return a ResourceClaim or a ResourceClaimTemplate."""
+        head = metadata(part.name.lower(), part.namespace)
+        if not part.template:
+            return self.made("ResourceClaim", head, spec)
+        labelled = {"metadata": {"labels": dict(part.labels)}} if part.labels else {}
+        return self.made("ResourceClaimTemplate", head, labelled | {"spec": spec})
+
+    @abstractmethod
+    def one_device(self, name: str, class_name: str) -> JsonDict:
+        """Return the spec of a claim for one device of a class."""
+
+    @abstractmethod
+    def use(self, part: NeutralPod, entry: str, request: str) -> list[JsonDict]:
+        """Return how a container names a claim, or one request of it."""
+
+    def pod(self, part: NeutralPod) -> list[JsonDict]:
+        """Return a Pod, and templates for devices that it asked for by class alone."""
+        item = copied(part.item)
+        item["apiVersion"] = self.pod_version
+        spec = item["spec"]
+        spec.pop("deviceClaims", None)
+        templates: list[JsonDict] = []
+        entries = []
+        for entry in part.entries:
+            source = entry.source.lower()
+            if entry.how == "class":
+                source = f"{item['metadata']['name']}-{entry.name}"
+                claim = {"spec": self.one_device(label(entry.name), entry.source.lower())}
+                head = metadata(source, namespace_of(item))
+                templates.append(self.made("ResourceClaimTemplate", head, claim))
+            field = "resourceClaimName" if entry.how == "claim" else "resourceClaimTemplateName"
+            entries.append({"name": label(entry.name), field: source})
+        spec["resourceClaims"] = entries
+        for container in spec.get("containers") or ():
+            container.pop("devices", None)
+            uses = part.uses.get(container["name"]) or ()
+            if claims := [each for use in uses for each in self.use(part, *use)]:
+                container.setdefault("resources", {})["claims"] = claims
+        return [*templates, item]
 
 
 def metadata(name: str, namespace: str = "", **more: Any) -> JsonDict:

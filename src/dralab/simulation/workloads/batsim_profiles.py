@@ -168,7 +168,7 @@ def _replay(fields: _Fields) -> Profile:
 
 
 def _message(fields: _Fields) -> Profile:
-    return SchedulerMessage(direction="send" if fields.type == "send" else "recv", code=fields.code)
+    return SchedulerMessage(code=fields.code)
 
 
 def _trace_files(fields: _Fields) -> list[tuple[Path, list[tuple[int, list[str]]]]]:

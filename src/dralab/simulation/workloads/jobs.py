@@ -93,7 +93,6 @@ class SmpiTrace:
 class SchedulerMessage:
     """v4's `send` or `recv`: a message to or from the scheduler, which takes no time."""
 
-    direction: Literal["send", "recv"]
     code: int = 0
 
 

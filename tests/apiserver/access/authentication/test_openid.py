@@ -33,7 +33,7 @@ def token(key=KEY, **claims):
 
 
 def tokens(source=None, clock=None, **settings):
-    settings = OpenIdSettings(issuer=ISSUER, client_id="lab", algorithms=["ES256"], **settings)
+    settings = OpenIdSettings(issuer=ISSUER, client_id="lab", **settings)
     clock = clock or ManualClock(NOW * SECOND)
     return OpenIdTokens(settings, source or GivenKeys([PUBLIC]), clock)
 

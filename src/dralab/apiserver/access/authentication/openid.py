@@ -55,7 +55,6 @@ class OpenIdSettings:
     groups_claim: str = ""
     groups_prefix: str = ""
     required_claims: Sequence[tuple[str, str]] = ()
-    algorithms: Sequence[str] = ("RS256",)
 
     @property
     def name_prefix(self) -> str:

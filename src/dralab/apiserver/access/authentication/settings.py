@@ -170,7 +170,6 @@ def _openid(flags: AuthenticationFlags, clock: Clock) -> "OpenIdTokens | None":
         groups_claim=flags.oidc_groups_claim,
         groups_prefix=flags.oidc_groups_prefix,
         required_claims=required,
-        algorithms=algorithms,
     )
     source: KeySource
     if flags.oidc_keys_file is not None:

@@ -42,7 +42,6 @@ class Body:
 
     value: Any
     repeats: Repeats = NO_REPEATS
-    checked: bool = True
 
 
 class UnrecognizedBody(ApiError):  # noqa: N818 - a fact about a body
@@ -97,7 +96,7 @@ def decode(
         from dralab.apiserver import protobuf
 
         try:
-            return Body(protobuf.decode(data), checked=False)
+            return Body(protobuf.decode(data))
         except protobuf.ProtobufError as error:
             raise UnrecognizedBody(data, expected, str(error)) from error
     raise unknown_format(accepted)
