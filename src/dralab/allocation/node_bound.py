@@ -36,8 +36,6 @@ def least_price(
     claims: Sequence[Sequence[JsonObject]],
     counts: Sequence[int],
     requests: Sequence[Mapping[str, int]],
-    *,
-    effort: float = EFFORT,
 ) -> float | None:
     """Return a price below which no nodes of these shapes serve all pods.
 
@@ -75,7 +73,7 @@ def least_price(
     for count, pods_of_kind in zip(counts, served, strict=True):
         model.add(sum(pods_of_kind) >= count)
     model.minimize(sum(total))
-    solver = solved(model, effort)
+    solver = solved(model, EFFORT)
     if solver is None:
         return 0.0
     # The bound of a problem in whole numbers is one itself.

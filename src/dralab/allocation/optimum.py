@@ -52,7 +52,6 @@ def allocate_batch(
     pods: Sequence[Sequence[JsonObject]],
     *,
     worth: Sequence[int] | None = None,
-    effort: float = EFFORT,
 ) -> Optimum:
     """Serve as much of a batch as possible, and mark it as in use in the fleet.
 
@@ -61,7 +60,7 @@ def allocate_batch(
     """
     batch = _Batch(fleet, pods, worth)
     classes, apart = batch.classes()
-    chosen, bound = _solved(batch, classes, effort)
+    chosen, bound = _solved(batch, classes)
     placements = batch.handed_out(classes, chosen)
     value = sum(
         batch.worth[batch.kind_of[number]]
@@ -215,9 +214,7 @@ class _Batch:
         return -self.worth[kind], -self.sizes[kind], kind, number
 
 
-def _solved(
-    batch: _Batch, classes: Sequence[_Class], effort: float
-) -> tuple[list[list[int]], float]:
+def _solved(batch: _Batch, classes: Sequence[_Class]) -> tuple[list[list[int]], float]:
     """Return how many parts of each class serve each of its patterns, and the bound."""
     require("optimal", "an optimum")
     from ortools.sat.python import cp_model
@@ -248,7 +245,7 @@ def _solved(
     scale = 1 + sum(len(each.parts) for each in classes)
     value = sum(worth * count for worth, count in zip(batch.worth, served, strict=True))
     model.maximize(scale * value - sum(opened))
-    solver = solved(model, effort)
+    solver = solved(model, EFFORT)
     if solver is None:
         everything = sum(
             worth * most for worth, most in zip(batch.worth, batch.demand, strict=True)

@@ -26,9 +26,7 @@ from dralab.values.records import dataclass
 EFFORT: Final = 10.0
 
 
-def most_served(
-    fleet: Fleet, pods: Sequence[Sequence[JsonObject]], kept: int, *, effort: float = EFFORT
-) -> int | None:
+def most_served(fleet: Fleet, pods: Sequence[Sequence[JsonObject]], kept: int) -> int | None:
     """Return how many pods can be served at most if the first `kept` of them are.
 
     `pods` are the claims of each. None: pools of some node are in transition or belong to several
@@ -50,7 +48,7 @@ def most_served(
     for state, nodes in states.items():
         if not supply.add(state, nodes, fleet.budget):
             return None
-    return _solved(supply, Counter(kind_of[:kept]), effort)
+    return _solved(supply, Counter(kind_of[:kept]))
 
 
 @dataclass(slots=True)
@@ -146,7 +144,7 @@ def _is_plain(planner: Planner) -> bool:
     return planner.known is not None and (planner.single is not None or planner.impossible)
 
 
-def _solved(supply: Supply, least: Counter[int], effort: float) -> int:
+def _solved(supply: Supply, least: Counter[int]) -> int:
     require("optimal", "a bound")
     from ortools.sat.python import cp_model
 
@@ -157,7 +155,7 @@ def _solved(supply: Supply, least: Counter[int], effort: float) -> int:
     ]
     supply.constrain(model, served, 1)
     model.maximize(sum(served))
-    solver = solved(model, effort)
+    solver = solved(model, EFFORT)
     return sum(supply.wanted) if solver is None else int(solver.best_objective_bound + 1e-6)
 
 

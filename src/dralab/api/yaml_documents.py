@@ -119,11 +119,9 @@ def single(text: str | bytes) -> Any:
     return only_document(text).value
 
 
-def only_document(
-    text: str | bytes, *, positions: bool = False, most: int = sys.maxsize
-) -> Document:
+def only_document(text: str | bytes, *, most: int = sys.maxsize) -> Document:
     """Return a text's only document, one of None for an empty text; YamlError says why not."""
-    found = list(documents(text, positions=positions, most=most))
+    found = list(documents(text, most=most))
     if len(found) > 1:
         raise YamlError("contains several documents; only one is allowed", found[1].line)
     return found[0] if found else Document(0, None, 0)

@@ -50,8 +50,8 @@ class KindFragmentation:
     nodes: Sequence[str]
 
 
-def pod_kinds(model: ClusterModel, most: int = MOST_KINDS) -> list[PodKind]:
-    """Return the kinds of pods with devices, the most frequent first; at most so many."""
+def pod_kinds(model: ClusterModel) -> list[PodKind]:
+    """Return the kinds of pods with devices, the most frequent first."""
     found: dict[bytes, PodKind] = {}
     for pod, claims in _pods_with_claims(model):
         specs = [claim["spec"] for claim in claims]
@@ -60,7 +60,7 @@ def pod_kinds(model: ClusterModel, most: int = MOST_KINDS) -> list[PodKind]:
         known = found.get(key)
         found[key] = PodKind(pod, claims, 1) if known is None else _one_more(known)
     ordered = sorted(found.values(), key=lambda kind: -kind.pods)
-    return ordered[:most]
+    return ordered[:MOST_KINDS]
 
 
 def fragmentation(model: ClusterModel, kinds: Iterable[PodKind]) -> list[KindFragmentation]:

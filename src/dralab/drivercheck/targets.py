@@ -280,10 +280,10 @@ def filled(text: str, words: Mapping[str, str]) -> str:
     return text
 
 
-def last_lines(log: Path, start: int, most: int = 20) -> str:
+def last_lines(log: Path, start: int) -> str:
     """Return the last lines of a log, of what was written after `start` bytes."""
     lines = read_end(log, 4_000, start).decode(errors="replace").splitlines()
-    return "\n".join(lines[-most:])
+    return "\n".join(lines[-20:])
 
 
 def usage_of(pid: int) -> Usage | None:

@@ -146,9 +146,7 @@ def _written(pod: JsonObject, resource: str, units: int) -> str:
     return amount_of(resource, units)
 
 
-def node_helps(
-    trial: Trial, unfit: Unfit, able: Sequence[str], *, most: int = MOST_TOLD
-) -> Iterator[Help]:
+def node_helps(trial: Trial, unfit: Unfit, able: Sequence[str]) -> Iterator[Help]:
     """Yield changes that would let a pod onto nodes with its devices; each is enough alone."""
     seen: set[Reason] = set()
     for name in able:
@@ -157,7 +155,7 @@ def node_helps(
         if (len(reasons) != 1 and not short) or reasons[0] in seen:
             continue
         seen.add(reasons[0])
-        alike = [each for each in able if unfit[each] == reasons][:most]
+        alike = [each for each in able if unfit[each] == reasons][:MOST_TOLD]
         waits = False
         for each in _against(trial.model, trial.asked, alike, reasons[0]):
             if each.kind == "wait" and waits:

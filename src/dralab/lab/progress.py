@@ -42,10 +42,10 @@ class ProgressLine:
 
 
 @contextmanager
-def progress_line(title: str, clock: Clock | None = None) -> Iterator[ProgressLine]:
+def progress_line(title: str) -> Iterator[ProgressLine]:
     """Yield a line that is shown where somebody may look."""
     shown = sys.stderr.isatty() or "ipykernel" in sys.modules
-    line = ProgressLine(title, clock or WallClock(), shown=shown)
+    line = ProgressLine(title, WallClock(), shown=shown)
     try:
         yield line
     finally:

@@ -83,17 +83,14 @@ class ReadingError(Exception):
 
 
 def read_cluster(
-    client: Lister,
-    collections: Sequence[ServedKind] = COLLECTIONS,
-    *,
-    not_judged: Callable[[str], None] | None = None,
+    client: Lister, *, not_judged: Callable[[str], None] | None = None
 ) -> Iterator[JsonDict]:
     """Yield the objects of a cluster, each with its apiVersion and kind. ReadingError.
 
     `not_judged` is called once for each subject, such as volumes, that may not be read.
     """
     refused: set[str] = set()
-    for collection in collections:
+    for collection in COLLECTIONS:
         if collection.judged in refused:
             continue  # half of what it takes to judge is worse than nothing
         found = read_collection(client, collection)

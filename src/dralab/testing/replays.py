@@ -127,7 +127,7 @@ def as_junit(result: SearchResult) -> str:
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def failure_lines(failure: ExplainedFailure, *, width: int = 100) -> list[str]:
+def failure_lines(failure: ExplainedFailure) -> list[str]:
     """Return a failure as text: violations, the shortest schedule, the timeline."""
     shown = list(failure.result.violations)
     lines = [f"{each}" for each in shown] or [f"{v} (not shown again)" for v in
@@ -145,7 +145,7 @@ def failure_lines(failure: ExplainedFailure, *, width: int = 100) -> list[str]:
         lines.append(
             f"it ends so without faults with seed {seed}, and otherwise with seeds 0 to {others}"
         )
-    lines += ["", *timeline(explaining_entries(failure.result.history), width=width)]
+    lines += ["", *timeline(explaining_entries(failure.result.history), width=100)]
     return lines
 
 

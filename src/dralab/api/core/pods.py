@@ -171,9 +171,9 @@ class PodStrategy(WithPods):
         return ephemeral_problems(new, old, errors)
 
 
-def default_template(holder: JsonDict, name: str = "template") -> None:
+def default_template(holder: JsonDict) -> None:
     """Fill in a pod template."""
-    template = holder.setdefault(name, {})
+    template = holder.setdefault("template", {})
     template.setdefault("metadata", {})
     default_pod_spec(template.setdefault("spec", {}))
 

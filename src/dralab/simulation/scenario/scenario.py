@@ -79,11 +79,8 @@ class Outputs:
 
     def but(self, *, report: Path | None, parquet: bool | None, picture: str | None) -> "Outputs":
         """Return the outputs with the given fields replaced."""
-        return Outputs(
-            report=self.report if report is None else report,
-            parquet=self.parquet if parquet is None else parquet,
-            picture=self.picture if picture is None else picture,
-        )
+        given: dict[str, Any] = {"report": report, "parquet": parquet, "picture": picture}
+        return replace(self, **{name: each for name, each in given.items() if each is not None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

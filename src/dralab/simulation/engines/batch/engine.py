@@ -116,7 +116,6 @@ class BatchSimulation:
         self._busy_until = 0
         self._begun = False
         self.steps = 0
-        self._registering = self.options.dynamic_jobs
         self._talking: dict[Way, int] = {}
         self._static_left = 0
         self._external_left = 0
@@ -269,7 +268,7 @@ class BatchSimulation:
             case ChangeJobState():
                 self._change_state(decision)
             case RegistrationFinished():
-                self._registering = decision.again
+                pass  # whether it comes back to more jobs is nothing that a run waits for
 
     # --- jobs -------------------------------------------------------------------------------
 

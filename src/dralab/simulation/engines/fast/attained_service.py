@@ -97,7 +97,6 @@ class Service:
     waits: int = 0
     rank: float = 0.0
     last: int = 0
-    promotions: int = 0
 
 
 class AttainedService(Queue[Job]):
@@ -179,7 +178,6 @@ class AttainedService(Queue[Job]):
             if self.patience and served.queue and served.waits >= int(served.had * self.patience):
                 self._move(job, 0)
                 served.had = served.waits = 0
-                served.promotions += 1
         if self.gittins is not None:
             served.rank = self.gittins.index(served.had * self._width(job))
 
