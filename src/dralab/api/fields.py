@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
 from dralab.api.status import ApiError, Cause
-from dralab.values.go_text import go_quoted
+from dralab.values.go_text import aggregate, go_quoted
 from dralab.values.records import dataclass
 
 # Enough to read: an answer stays smaller than its request. Long lists are not looked at further.
@@ -143,7 +143,7 @@ def invalid(kind: str, name: str, errors: Sequence[FieldError], *, group: str = 
     texts = list(dict.fromkeys(str(error) for error in errors))
     if left_out:
         texts.append("and others")
-    shown = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+    shown = aggregate(texts)
     qualified = f"{kind}.{group}" if group else kind
     details = {"name": name} | ({"group": group} if group else {}) | {"kind": kind}
     return ApiError(

@@ -22,7 +22,7 @@ from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
 from dralab.cli.generations import stdin
 from dralab.explanation.causes import MarkedField
-from dralab.explanation.edits import repaired
+from dralab.explanation.edits import KINDS, repaired
 from dralab.explanation.names import templates_of
 from dralab.explanation.text import ObjectFields, Spots
 from dralab.files.reading import read
@@ -174,7 +174,6 @@ def check_node(cluster: Snapshot, node: str) -> None:
         raise click.UsageError(f"no node {node!r}; known nodes: {', '.join(known) or 'none'}")
 
 
-KINDS: Final = {"claim": "ResourceClaim", "class": "DeviceClass", "pod": "Pod"}
 FURTHEST: Final = 40
 """Lines after that of a field on which a block of text may still go on."""
 

@@ -21,6 +21,7 @@ from dralab.cli._output import echo_json, echo_table, formats
 from dralab.cli._terminal import echo
 from dralab.cli.errors import refusing
 from dralab.cli.main import LazyGroup
+from dralab.explanation.names import counted
 from dralab.files.reading import read
 from dralab.scheduling.model import ClusterModel
 
@@ -124,7 +125,7 @@ def _page(planned: NodePlan, prices: Mapping[str, float]) -> Iterator[str]:
     count = sum(planned.nodes.values())
     yield (
         f"waiting pods: {total}; {len(planned.fitting)} fit as things are, {len(planned.served)} "
-        f"run with {_nodes(count)} more, {len(planned.unserved)} still wait"
+        f"run with {counted(count, 'node')} more, {len(planned.unserved)} still wait"
     )
     if planned.nodes:
         yield ""
@@ -163,7 +164,8 @@ def _tell_removable(found: Removable, output: str) -> None:
             }
         )
         return
-    echo(f"{_nodes(len(found.nodes))} can go, in this order; {_nodes(len(found.stay))} stay")
+    go, stay = counted(len(found.nodes), "node"), counted(len(found.stay), "node")
+    echo(f"{go} can go, in this order; {stay} stay")
     if found.nodes:
         rows = [
             (name, ", ".join(f"{pod.key} to {to}" for pod, to in moves) or "-")
@@ -175,7 +177,3 @@ def _tell_removable(found: Removable, output: str) -> None:
         echo(f"{name} stays: {why}")
     if len(found.stay) > SHOWN:
         echo(f"and {len(found.stay) - SHOWN} more stay")
-
-
-def _nodes(number: int) -> str:
-    return f"{number} node" if number == 1 else f"{number} nodes"

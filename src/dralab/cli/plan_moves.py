@@ -24,6 +24,7 @@ from dralab.cli._options import opt, options
 from dralab.cli._output import echo_json, echo_table, formats, refuse
 from dralab.cli._terminal import echo
 from dralab.cli.errors import UnusableInput
+from dralab.explanation.names import counted
 from dralab.kernel.clock import WallClock
 from dralab.objects.metadata import key_of
 from dralab.scheduling.model import ClusterModel
@@ -155,8 +156,9 @@ def _verdict(found: Defragmentation, costs: MoveCosts) -> Iterator[str]:
     if len(found.clearings) == 1 and not found.unserved and not found.fitting:
         (clearing,) = found.clearings
         place = clearing.placement.node if clearing.placement is not None else ""
-        yield f"{clearing.pod.key} fits on {place} after {_moves(len(clearing.moves))}: " + _proof(
-            clearing, costs
+        yield (
+            f"{clearing.pod.key} fits on {place} after {counted(len(clearing.moves), 'move')}: "
+            + _proof(clearing, costs)
         )
         return
     total = found.served + len(found.unserved)
@@ -164,8 +166,8 @@ def _verdict(found: Defragmentation, costs: MoveCosts) -> Iterator[str]:
     if found.clearings:
         proved = sum(each.is_proved for each in found.clearings)
         text += (
-            f", {len(found.clearings)} after {_moves(found.moves)} ({proved} of them proved to "
-            "need no fewer when their turn comes)"
+            f", {len(found.clearings)} after {counted(found.moves, 'move')} ({proved} of them "
+            "proved to need no fewer when their turn comes)"
         )
     yield text
     if total > 1:
@@ -189,10 +191,6 @@ def _proof(clearing: Clearing, costs: MoveCosts) -> str:
     if clearing.is_proved:
         return "no plan has fewer (proved)" if what == "moves" else "no plan costs less (proved)"
     return f"no plan has less than {what} {clearing.bound}, this one has {clearing.cost}"
-
-
-def _moves(number: int) -> str:
-    return f"{number} move" if number == 1 else f"{number} moves"
 
 
 def _steps(found: Defragmentation) -> Iterator[tuple[str, ...]]:

@@ -22,6 +22,7 @@ from dralab.allocation.problem import (
 from dralab.allocation.search.alternatives import Alternative
 from dralab.allocation.selectors import CelSelectorCompiler
 from dralab.cel.conjuncts import Comparison
+from dralab.cel.functions.patches import escape_key
 from dralab.explanation.causes import Help, MarkedField
 from dralab.explanation.conditions import with_each
 from dralab.explanation.misses import like
@@ -280,9 +281,4 @@ def pointer(field: str) -> str:
     >>> pointer("spec.capacity.requests[a.b/c].x[0]")
     '/spec/capacity/requests/a.b~1c/x/0'
     """
-    return "".join(f"/{escaped(plain or inside)}" for plain, inside in STEP.findall(field))
-
-
-def escaped(step: str) -> str:
-    """Return one step of a JSON pointer."""
-    return step.replace("~", "~0").replace("/", "~1")
+    return "".join(f"/{escape_key(plain or inside)}" for plain, inside in STEP.findall(field))

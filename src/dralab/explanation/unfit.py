@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
+from dralab.cel.functions.patches import escape_key
 from dralab.explanation.broken_rules import RuleFinder
 from dralab.explanation.causes import Help, MarkedField, NodesUnfit
-from dralab.explanation.edits import escaped
 from dralab.explanation.names import joined, listed, shortened
 from dralab.explanation.sentences import reason_text
 from dralab.explanation.trial import Trial
@@ -229,7 +229,7 @@ def _label_help(model: ClusterModel, asked: PodQuestion, name: str) -> Iterator[
     other = {label: value for label, value in wanted.items() if labels.get(label) != value}
     if len(other) == 1:
         [(label, value)] = other.items()
-        edit: JsonDict = {"op": "remove", "path": f"/spec/nodeSelector/{escaped(label)}"}
+        edit: JsonDict = {"op": "remove", "path": f"/spec/nodeSelector/{escape_key(label)}"}
         has = f"no label {label}"
         if label in labels:
             has = f'{label} "{labels[label]}"'

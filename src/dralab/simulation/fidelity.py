@@ -13,6 +13,7 @@ from dralab.scheduling.copies import put
 from dralab.scheduling.model import ClusterModel
 from dralab.simulation.engines.fleet_nodes import capacity_of
 from dralab.simulation.lifecycle.tasks import pod_task
+from dralab.simulation.results.outputs import in_seconds
 from dralab.simulation.results.result import Result, SampleColumns, StateSample, Task
 from dralab.simulation.scenario.fleet import ScenarioFleet, checked_node
 from dralab.simulation.scenario.recorded import ClusterHistory, PodHistory
@@ -182,15 +183,15 @@ class Fidelity:
             "same_node_and_time": self.near,
             "waiting_in_both": self.waited,
             "node_not_recorded": self.unknown,
-            "bound_later_median": _seconds(_quantile(self.delays, 0.5)),
-            "bound_later_most": _seconds(max(self.delays, key=abs, default=None)),
+            "bound_later_median": in_seconds(_quantile(self.delays, 0.5)),
+            "bound_later_most": in_seconds(max(self.delays, key=abs, default=None)),
             "causes": dict(Counter(each.cause for each in self.differences).most_common()),
             "differences": [
                 {
                     "pod": each.name,
                     "recorded_node": each.recorded_node,
                     "replayed_node": each.replayed_node,
-                    "bound_later": _seconds(each.later),
+                    "bound_later": in_seconds(each.later),
                     "cause": each.cause,
                     "detail": each.detail,
                 }
@@ -313,10 +314,6 @@ def _node(task: Task | None, result: Result) -> str:
 
 def _quantile(ordered: Sequence[int], share: float) -> int | None:
     return ordered[int(share * (len(ordered) - 1))] if ordered else None
-
-
-def _seconds(nanoseconds: int | None) -> float | None:
-    return None if nanoseconds is None else nanoseconds / SECOND
 
 
 def lines_of(found: Fidelity) -> Iterator[str]:

@@ -4,6 +4,7 @@ Rules: Go's `fmt` verbs `%v` and `%q`.
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 ESCAPES: Final = {
@@ -27,6 +28,15 @@ def go_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
+
+
+def aggregate(errors: Sequence[str]) -> str:
+    """Return several errors as one text, as an Aggregate of k8s.io/apimachinery has them.
+
+    >>> aggregate(["a"]), aggregate(["a", "b"])
+    ('a', '[a, b]')
+    """
+    return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
 
 
 def go_quoted(text: str) -> str:

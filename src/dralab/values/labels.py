@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from dralab.values import names
+from dralab.values.go_text import aggregate
 from dralab.values.records import dataclass
 from dralab.values.remembering import remembered
 
@@ -339,5 +340,5 @@ def _checked(requirement: Requirement) -> Requirement:
             at = f"values[{index}][{requirement.key}]"
             wrong.append(f'{at}: Invalid value: "{value}": {"; ".join(problems)}')
     if wrong:
-        raise SelectorError(wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]")
+        raise SelectorError(aggregate(wrong))
     return requirement

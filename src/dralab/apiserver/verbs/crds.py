@@ -17,6 +17,7 @@ from dralab.apiserver.verbs.state.context import Context
 from dralab.apiserver.verbs.state.options import PLAINLY
 from dralab.objects.metadata import is_deleting, status_of
 from dralab.values.api_versions import preference
+from dralab.values.go_text import aggregate
 from dralab.values.json_types import JsonDict
 
 STATUS_VERBS: Final = ("get", "patch", "update")
@@ -158,8 +159,7 @@ class CustomResources:
             wanted = given.get(part) or ()
             names = wanted if isinstance(wanted, list) else [wanted] if wanted else []
             if used := [f'"{name}" is already in use' for name in names if name in taken]:
-                why = used[0] if len(used) == 1 else f"[{', '.join(used)}]"
-                found[part] = (f"{part[0].upper()}{part[1:]}Conflict", why)
+                found[part] = (f"{part[0].upper()}{part[1:]}Conflict", aggregate(used))
         return found
 
     def _accept_others(self, group: str) -> None:

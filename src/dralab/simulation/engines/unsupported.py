@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dralab.drivers.catalog import DRIVERS
+from dralab.explanation.names import counted
 from dralab.objects.metadata import spec_of
 from dralab.scenarios.errors import InputError
 from dralab.simulation.lifecycle.model import Pod, RunConditions
@@ -198,12 +199,12 @@ def notes_outside(fleet: ScenarioFleet, work: ScenarioWorkload) -> Iterator[str]
     yield from _running(fleet)
     with_drivers = sum(bool(node.drivers) for node in fleet.nodes)
     if with_drivers:
-        yield f"drivers of {_counted(with_drivers, 'node')} are ignored; {INSTEAD}"
+        yield f"drivers of {counted(with_drivers, 'node')} are ignored; {INSTEAD}"
     limited = sum(
         bool(((pod.body or {}).get("spec") or {}).get("activeDeadlineSeconds")) for pod in work.pods
     )
     if limited:
-        yield f"activeDeadlineSeconds of {_counted(limited, 'pod')} is ignored; {INSTEAD}"
+        yield f"activeDeadlineSeconds of {counted(limited, 'pod')} is ignored; {INSTEAD}"
 
 
 def _running(fleet: ScenarioFleet) -> Iterator[str]:
@@ -211,7 +212,3 @@ def _running(fleet: ScenarioFleet) -> Iterator[str]:
     if kinds:
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
         yield f"these objects of the snapshot are ignored: {counts}; {INSTEAD}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("s" if count > 1 else "")

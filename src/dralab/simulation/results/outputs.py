@@ -102,7 +102,7 @@ def task_rows(result: Result) -> list[Row]:
                 task.id,
                 task.user,
                 task.state,
-                *(_seconds(t) for t in (task.submitted, task.bound, task.started, task.ended)),
+                *(in_seconds(t) for t in (task.submitted, task.bound, task.started, task.ended)),
                 metrics.wait(task) if task.started is not None else None,
                 metrics.run_time(task) if over else None,
                 metrics.turnaround(task) if over else None,
@@ -122,8 +122,8 @@ def stay_rows(result: Result) -> list[Row]:
     return [
         (
             task.id,
-            _seconds(stay.since),
-            _seconds(stay.until),
+            in_seconds(stay.since),
+            in_seconds(stay.until),
             " ".join(result.lanes[lane] for lane in stay.lanes),
         )
         for task in result.tasks
@@ -140,7 +140,8 @@ def sample_rows(result: Result) -> list[Row]:
     """Return a row per sample; time in seconds."""
     none = (0,) * len(result.types)
     return [
-        (_seconds(sample.when), *sample[1:-1], *(sample.types or none)) for sample in result.samples
+        (in_seconds(sample.when), *sample[1:-1], *(sample.types or none))
+        for sample in result.samples
     ]
 
 
@@ -151,7 +152,7 @@ def node_rows(result: Result) -> list[Row]:
             node.name,
             node.pool,
             node.price,
-            *(_seconds(when) for when in (node.asked, node.ready, node.gone)),
+            *(in_seconds(when) for when in (node.asked, node.ready, node.gone)),
             node.hours,
             node.reason,
         )
@@ -168,7 +169,8 @@ def write_parquet(path: Path, columns: Sequence[str], rows: Sequence[Row]) -> No
     pq.write_table(pa.table(data), path)
 
 
-def _seconds(nanoseconds: int | None) -> float | None:
+def in_seconds(nanoseconds: int | None) -> float | None:
+    """Return a time in seconds; None for one that is not known."""
     return None if nanoseconds is None else nanoseconds / SECOND
 
 
@@ -239,7 +241,7 @@ def as_written(result: Result) -> WrittenRun:
             for task in result.tasks
             for each in WrittenTask(
                 id=task.id, state=task.state, submitted=task.submitted / SECOND,
-                started=_seconds(task.started), ended=_seconds(task.ended),
+                started=in_seconds(task.started), ended=in_seconds(task.ended),
                 places=[result.lanes[lane] for lane in task.lanes],
             ).in_turns(
                 WrittenStay(

@@ -9,6 +9,7 @@ from typing import Any
 from dralab import cel
 from dralab.apiserver.access.admission.expressions import PER_MATCHER, Expression, Variables
 from dralab.cel.environment import Environment
+from dralab.values.go_text import aggregate
 
 
 class ConditionError(Exception):
@@ -59,5 +60,5 @@ class MatchConditions:
             elif found is not True:
                 wrong.append(f"match condition {name} must evaluate to bool")
         if wrong and not ignore_errors:
-            raise ConditionError(wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]")
+            raise ConditionError(aggregate(wrong))
         return not wrong

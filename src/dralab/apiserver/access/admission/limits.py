@@ -11,6 +11,7 @@ from dralab.apiserver.access.admission.chain import WRITES, Concerns, Review
 from dralab.apiserver.access.admission.pods import new_pod
 from dralab.objects.metadata import is_deleting, spec_of
 from dralab.values import quantity
+from dralab.values.go_text import aggregate
 from dralab.values.json_types import JsonDict, JsonObject
 
 HUB: Final = "limitranges"
@@ -54,8 +55,7 @@ class LimitRanges:
         for limits in _ranges(review):
             problems = _claim_problems(limits, value) if claim else _pod_problems(limits, value)
             if found := list(problems):
-                shown = found[0] if len(found) == 1 else f"[{', '.join(found)}]"
-                raise ApiError.forbidden(review.kind.plural, review.given_name, shown)
+                raise ApiError.forbidden(review.kind.plural, review.given_name, aggregate(found))
 
 
 def _ranges(review: Review) -> list[Sequence[JsonObject]]:

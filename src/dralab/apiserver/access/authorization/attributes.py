@@ -3,12 +3,12 @@
 Source: k8s.io/apiserver `authorization/authorizer`, `endpoints/handlers/responsewriters`.
 """
 
-import json
 from collections.abc import Sequence
 from typing import Final, Literal, Protocol
 
 from dralab.api.status import ApiError
 from dralab.apiserver.access.users import User
+from dralab.values.go_text import go_quoted
 from dralab.values.json_types import JsonDict
 from dralab.values.records import dataclass
 
@@ -42,14 +42,14 @@ class Attributes:
         return not self.path
 
     def __str__(self) -> str:
-        user = quoted(self.user.name)
+        user = go_quoted(self.user.name)
         if self.path:
-            return f"User {user} cannot {self.verb} path {quoted(self.path)}"
+            return f"User {user} cannot {self.verb} path {go_quoted(self.path)}"
         resource = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
-        where = f"in the namespace {quoted(self.namespace)}" if self.namespace else ""
+        where = f"in the namespace {go_quoted(self.namespace)}" if self.namespace else ""
         return (
-            f"User {user} cannot {self.verb} resource {quoted(resource)} in API group "
-            f"{quoted(self.group)} {where or 'at the cluster scope'}"
+            f"User {user} cannot {self.verb} resource {go_quoted(resource)} in API group "
+            f"{go_quoted(self.group)} {where or 'at the cluster scope'}"
         )
 
 
@@ -109,18 +109,13 @@ def forbidden(attributes: Attributes, decision: Decision) -> ApiError:
     resource, group, name = attributes.resource, attributes.group, attributes.name
     what = f"{resource}.{group}" if group else resource
     if name:
-        what = f"{what} {quoted(name)}"
+        what = f"{what} {go_quoted(name)}"
     details = {"name": name, "group": group, "kind": resource}
     return ApiError(
         "Forbidden",
         f"{what} is forbidden: {why}" if what else f"forbidden: {why}",
         details={key: value for key, value in details.items() if value},
     )
-
-
-def quoted(text: str) -> str:
-    """Return a text in quotation marks, as in messages."""
-    return json.dumps(text, ensure_ascii=False)
 
 
 class AlwaysAllow:

@@ -7,8 +7,8 @@ k8s.io/kubernetes `pkg/registry/rbac/validation` (policy compactor).
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from dralab.apiserver.access.authorization.attributes import quoted
 from dralab.apiserver.access.authorization.rules import ALL, PolicyRule, url_covers
+from dralab.values.go_text import go_quoted
 
 
 def missing(held: Sequence[PolicyRule], wanted: Sequence[PolicyRule]) -> list[PolicyRule]:
@@ -117,4 +117,4 @@ def _described(rule: PolicyRule) -> str:
 
 def quoted_list(texts: Iterable[str]) -> str:
     """Return texts as Go's %q shows a list of them: `["a" "b"]`."""
-    return f"[{' '.join(map(quoted, texts))}]"
+    return f"[{' '.join(map(go_quoted, texts))}]"

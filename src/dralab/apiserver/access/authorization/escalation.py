@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.apiserver.access.admission.chain import WRITES, Concerns, Review
-from dralab.apiserver.access.authorization.attributes import Attributes, Authorizer, quoted
+from dralab.apiserver.access.authorization.attributes import Attributes, Authorizer
 from dralab.apiserver.access.authorization.covering import (
     covers_whole,
     described,
@@ -27,6 +27,7 @@ from dralab.apiserver.access.authorization.rbac import (
     RoleIndex,
 )
 from dralab.apiserver.access.authorization.rules import ALL, PolicyRule, read_rules
+from dralab.values.go_text import go_quoted
 
 EVERYTHING: Final = (
     PolicyRule(verbs=(ALL,), groups=(ALL,), resources=(ALL,)),
@@ -112,15 +113,15 @@ class RoleEscalation:
             raise _forbidden(
                 review,
                 f"the rules have {parts} combinations of verbs and resources to be compared with "
-                f"what user {quoted(review.user.name)} holds; the most is {MAX_PARTS}",
+                f"what user {go_quoted(review.user.name)} holds; the most is {MAX_PARTS}",
             )
         lacking = missing(held, wanted)
         if not lacking:
             return
         user = review.user
         why = (
-            f"user {quoted(user.name)} (groups={quoted_list(user.groups)}) is attempting to grant "
-            f"RBAC permissions not currently held:\n{described(lacking)}"
+            f"user {go_quoted(user.name)} (groups={quoted_list(user.groups)}) is attempting to "
+            f"grant RBAC permissions not currently held:\n{described(lacking)}"
         )
         if error := self.index.grants(user, review.namespace).error:
             why += f"; resolution errors: [{error}]"

@@ -25,6 +25,7 @@ from dralab.apiserver.access.authorization.signers import CertificateApproval, C
 from dralab.apiserver.access.users import User
 from dralab.apiserver.storage import Store
 from dralab.apiserver.storage.store import follow
+from dralab.values.go_text import aggregate
 from dralab.values.records import dataclass
 
 MODES: Final = ("AlwaysAllow", "AlwaysDeny", "Node", "RBAC")
@@ -48,7 +49,7 @@ class Union:
             found.append(decision)
         reasons = [decision.reason for decision in found if decision.reason]
         errors = [decision.error for decision in found if decision.error]
-        return Decision("no opinion", "\n".join(reasons), _joined(errors))
+        return Decision("no opinion", "\n".join(reasons), aggregate(errors))
 
     def rules_for(self, user: User, namespace: str) -> RuleList:
         """Return the rules of all of them."""
@@ -57,12 +58,8 @@ class Union:
             resource_rules=[rule for each in found for rule in each.resource_rules],
             non_resource_rules=[rule for each in found for rule in each.non_resource_rules],
             incomplete=any(each.incomplete for each in found),
-            error=_joined([each.error for each in found if each.error]),
+            error=aggregate([each.error for each in found if each.error]),
         )
-
-
-def _joined(errors: Sequence[str]) -> str:
-    return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
 
 
 class ModeError(ValueError):

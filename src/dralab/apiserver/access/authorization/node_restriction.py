@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from dralab.api.status import ApiError
 from dralab.apiserver.access.admission.chain import Review
-from dralab.apiserver.access.authorization.attributes import quoted
 from dralab.apiserver.access.authorization.nodes import LEASES, SLICES
 from dralab.apiserver.access.users import node_of
 from dralab.apiserver.storage import Key
@@ -18,6 +17,7 @@ from dralab.objects.metadata import labels_of, owners_of, spec_of, status_of
 from dralab.objects.pods import MIRROR, is_mirror
 from dralab.objects.references import config_map_names, secret_names
 from dralab.objects.volumes import claims_of
+from dralab.values.go_text import go_quoted
 
 RESTRICTED: Final = "node-restriction.kubernetes.io"
 LABELS: Final = frozenset(
@@ -70,7 +70,7 @@ class NodeRestriction:
         if node is None:
             return
         if not node:
-            user = quoted(review.user.name)
+            user = go_quoted(review.user.name)
             raise _forbidden(review, f"could not determine node from user {user}")
         if check := self._checks.get(review.kind.hub):
             check(review, node)
@@ -90,20 +90,20 @@ def _pod(review: Review, node: str) -> None:
         case other:
             raise _forbidden(
                 review,
-                f"unexpected pod subresource {quoted(other)}, only 'status' and 'eviction' are "
+                f"unexpected pod subresource {go_quoted(other)}, only 'status' and 'eviction' are "
                 "allowed",
             )
 
 
 def _whole_pod(review: Review, node: str) -> None:
-    shown = quoted(node)
+    shown = go_quoted(node)
     if review.operation == "DELETE":
         if spec_of(review.old or {}).get("nodeName") != node:
             why = f"node {shown} can only delete pods with spec.nodeName set to itself"
             raise _forbidden(review, why)
         return
     if review.operation != "CREATE" or review.value is None:
-        operation = quoted(review.operation)
+        operation = go_quoted(review.operation)
         raise _forbidden(
             review,
             f"unexpected operation {operation}, node {shown} can only create and delete mirror "
@@ -113,8 +113,8 @@ def _whole_pod(review: Review, node: str) -> None:
     if not is_mirror(pod):
         raise _forbidden(
             review,
-            f"pod does not have {quoted(MIRROR)} annotation, node {shown} can only create mirror "
-            "pods",
+            f"pod does not have {go_quoted(MIRROR)} annotation, node {shown} can only create "
+            "mirror pods",
         )
     if spec.get("nodeName") != node:
         why = f"node {shown} can only create pods with spec.nodeName set to itself"
@@ -135,7 +135,7 @@ def _whole_pod(review: Review, node: str) -> None:
 
 def _check_owner(review: Review, node: str) -> None:
     """Check that a mirror pod belongs to the node that creates it."""
-    shown, owners = quoted(node), owners_of(review.value or {})
+    shown, owners = go_quoted(node), owners_of(review.value or {})
     if len(owners) > 1:
         why = f"node {shown} can only create pods with a single owner reference set to itself"
         raise _forbidden(review, why)
@@ -164,7 +164,7 @@ def _projects(spec: Mapping[str, Any], kind: str) -> bool:
 
 
 def _pod_status(review: Review, node: str) -> None:
-    old, new, shown = review.old or {}, review.value or {}, quoted(node)
+    old, new, shown = review.old or {}, review.value or {}, go_quoted(node)
     if spec_of(old).get("nodeName") != node:
         raise _forbidden(
             review,
@@ -180,9 +180,9 @@ def _pod_status(review: Review, node: str) -> None:
 
 
 def _node(review: Review, node: str) -> None:
-    shown = quoted(node)
+    shown = go_quoted(node)
     if review.name != node:
-        why = f"node {shown} is not allowed to modify node {quoted(review.name)}"
+        why = f"node {shown} is not allowed to modify node {go_quoted(review.name)}"
         raise _forbidden(review, why)
     if review.value is None:
         return
@@ -242,8 +242,8 @@ def _volume_claim(review: Review, node: str) -> None:
     if rest(review.old or {"metadata": {}}) != rest(review.value or {"metadata": {}}):
         raise _forbidden(
             review,
-            f"node {quoted(node)} is not allowed to update fields other than status.capacity and "
-            "status.conditions",
+            f"node {go_quoted(node)} is not allowed to update fields other than status.capacity "
+            "and status.conditions",
         )
 
 
@@ -273,7 +273,7 @@ def _service_account(review: Review, node: str) -> None:
 
 def _lease(review: Review, node: str) -> None:
     if review.namespace != LEASES:
-        why = f"can only access leases in the {quoted(LEASES)} system namespace"
+        why = f"can only access leases in the {go_quoted(LEASES)} system namespace"
         raise _forbidden(review, why)
     if review.name != node:
         raise _forbidden(review, OWN_LEASE)

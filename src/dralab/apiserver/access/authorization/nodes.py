@@ -16,7 +16,6 @@ from dralab.apiserver.access.authorization.attributes import (
     Attributes,
     Decision,
     RuleList,
-    quoted,
 )
 from dralab.apiserver.access.authorization.rbac import Grants
 from dralab.apiserver.access.authorization.reconciliation import expected
@@ -28,6 +27,7 @@ from dralab.objects.metadata import spec_of
 from dralab.objects.pods import is_mirror
 from dralab.objects.references import config_map_names, secret_names, secrets_of_volume
 from dralab.objects.volumes import claims_of
+from dralab.values.go_text import go_quoted
 from dralab.values.json_types import JsonDict, JsonObject
 
 ROLE: Final = "system:node"
@@ -80,7 +80,7 @@ class NodeAuthorizer:
         if node is None:
             return NO_OPINION
         if not node:
-            return _no(f"unknown node for user {quoted(attributes.user.name)}")
+            return _no(f"unknown node for user {go_quoted(attributes.user.name)}")
         if not attributes.path:
             resource = f"{attributes.group}/{attributes.resource}"
             decide = self._by_resource.get(resource)
@@ -275,7 +275,7 @@ def _lease(node: str, wanted: Attributes) -> Decision:
     if wanted.verb not in OWN_VERBS:
         return _no("can only get, create, update, patch, or delete a node lease")
     if wanted.namespace != LEASES:
-        return _no(f"can only access leases in the {quoted(LEASES)} system namespace")
+        return _no(f"can only access leases in the {go_quoted(LEASES)} system namespace")
     # Only admission knows the name of an object that is being created.
     if wanted.verb != "create" and wanted.name != node:
         return _no("can only access node lease with the same name as the requesting node")

@@ -16,11 +16,11 @@ from dralab.apiserver.access.authorization.attributes import (
     Attributes,
     Decision,
     RuleList,
-    quoted,
 )
 from dralab.apiserver.access.authorization.rules import PolicyRule, read_rules
 from dralab.apiserver.access.users import User, service_account_name
 from dralab.apiserver.storage import Key
+from dralab.values.go_text import aggregate, go_quoted
 from dralab.values.records import dataclass
 
 GROUP: Final = "rbac.authorization.k8s.io"
@@ -62,10 +62,10 @@ class Binding:
 
     def reason(self, told: str) -> str:
         """Return how messages describe it, with the subject that it was for."""
-        role = f"{self.role_kind} {quoted(self.role_name)}"
+        role = f"{self.role_kind} {go_quoted(self.role_name)}"
         if self.namespace:
-            return f"RoleBinding {quoted(f'{self.name}/{self.namespace}')} of {role} to {told}"
-        return f"ClusterRoleBinding {quoted(self.name)} of {role} to {told}"
+            return f"RoleBinding {go_quoted(f'{self.name}/{self.namespace}')} of {role} to {told}"
+        return f"ClusterRoleBinding {go_quoted(self.name)} of {role} to {told}"
 
 
 @dataclass(slots=True)
@@ -116,8 +116,7 @@ class Grants:
     @property
     def error(self) -> str:
         """The lookup errors, as one text."""
-        errors = list(dict.fromkeys(self.errors))
-        return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
+        return aggregate(list(dict.fromkeys(self.errors)))
 
     @property
     def refusal(self) -> Decision:
@@ -183,11 +182,11 @@ class RoleIndex:
     def rules_of(self, kind: str, name: str, namespace: str) -> tuple[PolicyRule, ...] | str:
         """Return the rules of a role that a binding of a namespace names, or an error."""
         if kind not in {"ClusterRole", "Role"}:
-            return f"unsupported role reference kind: {quoted(kind)}"
+            return f"unsupported role reference kind: {go_quoted(kind)}"
         place = Key(CLUSTER_ROLES, "", name)
         found = self._roles.get(place if kind == "ClusterRole" else Key(ROLES, namespace, name))
         if found is None:
-            return f"{kind.lower()}.{GROUP} {quoted(name)} not found"
+            return f"{kind.lower()}.{GROUP} {go_quoted(name)} not found"
         return found
 
     def _made(self, user: User, namespace: str) -> Grants:
@@ -259,7 +258,7 @@ def _subject(value: Mapping[str, Any], namespace: str) -> tuple[Subject, str] | 
 
 
 def _told(kind: str, name: str) -> str:
-    return f"{kind} {quoted(name)}"
+    return f"{kind} {go_quoted(name)}"
 
 
 def _allowed(reason: str) -> Decision:
