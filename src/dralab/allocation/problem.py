@@ -534,8 +534,9 @@ class Problem:
     in_use: InUse = InUse()
     features: AllocationFeatures = AllocationFeatures()
 
-    def subrequests(self) -> Iterator[SubRequest]:
-        """Yield the alternatives of all requests of all claims."""
-        for claim in self.claims:
-            for request in claim.requests:
-                yield from request.subrequests
+
+def subrequests_of(problem: Problem) -> Iterator[SubRequest]:
+    """Yield the alternatives of all requests of all claims."""
+    for claim in problem.claims:
+        for request in claim.requests:
+            yield from request.subrequests

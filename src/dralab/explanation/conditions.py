@@ -24,6 +24,7 @@ from dralab.allocation.problem import (
     Problem,
     Request,
     SubRequest,
+    subrequests_of,
 )
 from dralab.objects.device_taints import DeviceTaint, DeviceToleration
 from dralab.values.records import dataclass
@@ -70,7 +71,7 @@ class Condition:
 def conditions_of(problem: Problem, views: Sequence[PoolView]) -> list[Condition]:
     """Return every condition of a problem on some nodes, the easiest to change first."""
     found = [*_held(problem.in_use, views), *_asked(problem, views)]
-    classes = {each.class_name for each in problem.subrequests()}
+    classes = {each.class_name for each in subrequests_of(problem)}
     for name in sorted(classes & set(problem.classes)):
         for index, selector in enumerate(problem.classes[name].selectors):
             text = selector.text if selector is not None else ""

@@ -22,6 +22,7 @@ from dralab.allocation.problem import (
     Node,
     Problem,
     Slice,
+    subrequests_of,
 )
 from dralab.allocation.selectors import projection
 from dralab.values.records import dataclass
@@ -49,7 +50,7 @@ class Likeness:
     """Numbers devices: equal numbers, equal answers to everything that the claims ask."""
 
     def __init__(self, problem: Problem) -> None:
-        asked = list(problem.subrequests())
+        asked = list(subrequests_of(problem))
         selectors = _selectors(problem)
         reads: set[DevicePath] = {path for each in selectors for path in each.reads}
         for subrequest in asked:
@@ -215,7 +216,7 @@ class Likeness:
 
 def _selectors(problem: Problem) -> list[DeviceSelector]:
     found = []
-    for subrequest in problem.subrequests():
+    for subrequest in subrequests_of(problem):
         of_class = problem.classes.get(subrequest.class_name)
         both = (*(of_class.selectors if of_class else ()), *subrequest.selectors)
         found += [each for each in both if each is not None]
