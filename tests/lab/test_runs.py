@@ -99,7 +99,8 @@ LARGE = {"name": "p", "duration": 1}
         ),
     ],
 )
-def test_a_workload_that_would_fill_the_memory_is_refused(change, problem):
+def test_a_workload_that_would_fill_the_memory_is_refused(monkeypatch, change, problem):
+    monkeypatch.delattr("dralab.simulation.scenario.workload.Pod")  # before one is made
     with pytest.raises(dralab.InputError, match=problem):
         dralab.simulate({"fleet": SCENARIO["fleet"], "workload": change})
 
@@ -164,6 +165,7 @@ def test_a_mistake_in_a_mapping_names_its_field():
         dralab.simulate(SCENARIO | {"workload": {"pods": [{"name": "p", "cpus": 1}]}})
 
 
+@pytest.mark.thorough
 def test_reports_and_pictures_are_written(tmp_path):
     run = dralab.simulate(SCENARIO)
     names = {path.name for path in run.report(tmp_path / "out")}

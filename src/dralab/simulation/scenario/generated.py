@@ -2,8 +2,9 @@
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 from dralab.kernel.clock import SECOND
@@ -324,14 +325,12 @@ def of_delays(found: Sequence[Job], given: Given) -> Workload:
     )
 
 
-def bounded(entries: Iterable[Given], noun: str) -> Iterator[Given]:
-    """Yield entries while their counts together are at most MOST_TASKS. InputError."""
-    total = 0
-    for entry in entries:
-        total += entry.count
+def bounded(entries: Sequence[Given], noun: str) -> Sequence[Given]:
+    """Return the entries if their counts together are at most MOST_TASKS. InputError."""
+    for entry, total in zip(entries, accumulate(entry.count for entry in entries), strict=True):
         if total > MOST_TASKS:
             raise entry.error("count", f"makes {total} {noun}: there may be {MOST_TASKS}")
-        yield entry
+    return entries
 
 
 def asked(entry: Given) -> dict[str, Any]:
