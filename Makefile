@@ -10,10 +10,12 @@ LOWEST_TESTS := tests/apiserver/http tests/apiserver/access/authentication tests
   tests/cel tests/contracts tests/cli/test_start.py tests/cli/test_completion.py tests/allocation
 # Tests start hundreds of processes. Where Python is told to write no bytecode, as in many images,
 # each of them would compile the package anew, for a second.
-COMPILE := $(BIN)/python -m compileall -q src
+COMPILE := $(BIN)/python -m compileall -q -j 2 src
+# A worker of pytest per core, up to four: each collects all tests anew.
+WORKERS := -n auto --maxprocesses 4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lowest thorough again check format bench docs rules conformance nightly release mutants generate surface ui clean
+.PHONY: help demo test lowest thorough again check types style format bench docs rules conformance nightly release mutants generate surface ui clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,7 +36,7 @@ demo: $(DEMO)/.ready ## a first pod that gets its device
 
 test: $(READY) ## the test suite, without what takes a test more than a second
 	@$(COMPILE)
-	$(BIN)/python -m pytest -n 2 -q --timeout 300 -m 'not conformance and not thorough'
+	$(BIN)/python -m pytest $(WORKERS) -q --timeout 300 -m 'not conformance and not thorough'
 
 lowest: ## tests of the server, CEL and the command line with the lowest versions of all dependencies
 	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
@@ -45,17 +47,21 @@ lowest: ## tests of the server, CEL and the command line with the lowest version
 
 thorough: $(READY) ## the rest of the test suite: searches at length, whole traces, many processes
 	@$(COMPILE)
-	$(BIN)/python -m pytest -n 2 -q --timeout 300 -m 'thorough and not conformance'
+	$(BIN)/python -m pytest $(WORKERS) -q --timeout 300 -m 'thorough and not conformance'
 
 again: $(READY) ## run what failed in `make test` or `make thorough` once more, alone; refused for more than five
 	@$(BIN)/python -c 'import json; n = len(json.load(open(".pytest_cache/v/cache/lastfailed"))); \
 	exit(n > 5 and f"{n} tests failed: too many for chance")'
 	$(BIN)/python -m pytest -q --timeout 300 -m 'not conformance' --last-failed --last-failed-no-failures none
 
-check: $(READY) ## style, types, architecture, spelling
+check: types style ## style, types, architecture, spelling; `make -j 2 -O check` is faster
+
+types: $(READY)
+	$(BIN)/mypy
+
+style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell src tests docs examples README.md AGENTS.md CHANGELOG.md changes
 
@@ -79,11 +85,13 @@ conformance: $(READY) ## slow suites and real clients; ONLY="tests/cel" for a pa
 	@$(COMPILE)
 	$(BIN)/python -m pytest -q --timeout 3600 -m conformance $(ONLY)
 
-nightly: $(READY) ## attack for hours: 200,000 requests, histories, kills, watchers, seeds of faults and orders, rights beside a real server
+nightly: $(READY) ## attack for hours: 200,000 requests, histories, kills, watchers, seeds of faults and orders, new examples of properties, rights beside a real server
 	@$(COMPILE)
 	DRALAB_REQUESTS=200000 DRALAB_OPERATIONS=67000 DST_SEEDS=500 DST_FIRST=$(or $(FIRST),0) \
 	  $(BIN)/python -m pytest -q -s --timeout 7200 -m conformance tests/reliability tests/testing/test_own_parts.py \
 	  tests/apiserver/test_interleavings.py tests/conformance/test_permission_matrix.py
+	DRALAB_EXPLORE=1 $(BIN)/python -m pytest -q --timeout 7200 -m 'not conformance' \
+	  tests/allocation tests/api tests/apiserver/managed_fields tests/apiserver/storage tests/cel tests/values
 
 release: $(READY) ## build wheel, source archive, checksums and SBOM into dist/, the same bytes twice
 	@$(BIN)/python -m pip install --quiet --group release

@@ -10,16 +10,22 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
-# The same examples every time, so that a run can be repeated; DRALAB_EXPLORE looks for new ones.
-# Timing decides nothing: a busy machine is no reason to fail.
+# The same examples every time, so that a run can be repeated; DRALAB_EXPLORE looks for new ones,
+# and for more. Timing decides nothing: a busy machine is no reason to fail.
+EXPLORES = "DRALAB_EXPLORE" in os.environ
 settings.register_profile(
     "dralab",
     deadline=None,
-    derandomize="DRALAB_EXPLORE" not in os.environ,
+    derandomize=not EXPLORES,
+    max_examples=1000 if EXPLORES else 50,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("dralab")
+# Hypothesis draws constants from all modules of ours that are imported: which examples a test has
+# would depend on the tests that are run with it. It would parse a thousand modules for them, too.
+providers._get_local_constants = lambda: providers._local_constants
 
 # What the locks of a server guard is asserted in all tests, and in processes that they start.
 os.environ["DRALAB_ASSERT_LOCKS"] = "1"

@@ -28,6 +28,7 @@ LONG = {
         "59-autoscaling",
     ),
     "60-find-the-bug",
+    "61-replay",
     "62-reproduce",
     "63-lost-gpu-hours",
     "65-trainings-in-rounds",

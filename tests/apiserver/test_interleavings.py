@@ -24,7 +24,7 @@ from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
 from interleavings import Deadlock, Interleaving
 
-SEEDS = 20
+SEEDS = 8
 THREAD = ""  # of a program in the process of the server
 # Seeds that found something: what was wrong then.
 FOUND = {

@@ -181,7 +181,7 @@ def test_a_selector_knows_what_it_reads(text, paths):
 
 
 @pytest.mark.thorough
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(text=expressions(), one=devices(), other=devices())
 def test_devices_with_equal_keys_get_equal_answers(text, one, other):
     selector = compile_selector(text)
@@ -204,7 +204,7 @@ def test_devices_with_equal_keys_get_equal_answers(text, one, other):
 
 
 @pytest.mark.thorough
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     st.one_of(
         st.text(max_size=60),

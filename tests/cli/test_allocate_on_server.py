@@ -396,8 +396,12 @@ def test_allocations_and_partitions_read_a_cluster(api, profiles, text, tmp_path
             for each in yaml.safe_load_all(pools)
             if "Pool" in each["kind"] or "Slice" in each["kind"]
         ]
+        # With the slices of one seventh, a GPU has 2319 partitions, which take seconds.
+        for each in pools:
+            if devices := each["spec"].get("devices"):
+                each["spec"]["devices"] = [one for one in devices if "-1g" not in one["name"]]
         apply(cluster.client, yaml.safe_dump_all(pools), PLURALS)
-        assert run("enumerate", "partitions", *where, "--count", "--gpu", "0").stdout == "2319\n"
+        assert run("enumerate", "partitions", *where, "--count", "--gpu", "0").stdout == "19\n"
         # What files add counts as applied to the cluster.
         file = tmp_path / "pod.yaml"
         file.write_text(text.rpartition("---\n")[2].replace("name: p}", "name: q}"))

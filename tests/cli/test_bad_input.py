@@ -128,10 +128,10 @@ def test_a_shape_that_a_generation_cannot_say_is_refused_instead_of_written_wron
 @pytest.mark.parametrize("api", ["v1", "k8srm", "evolution"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_whatever_is_generated_is_valid(shape, api, tmp_path):
-    made = run("generate", shape, "--nodes", "1", "--api", api)
+    made = run("generate", shape, "--nodes", "1", "--api", api, "-o", "json")
     if (shape, api) == ("network", "evolution"):
         return
-    file = tmp_path / "made.yaml"
+    file = tmp_path / "made.json"
     file.write_text(made.stdout)
     result = run("validate", "-f", str(file), "--api", api, "--strict")
     assert result.exit_code == 0, result.output

@@ -17,7 +17,10 @@ def begun(lab, part, *options):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("server", "parts"), [("1.37", "1.34"), ("1.36", "1.33")])
+@pytest.mark.parametrize(
+    ("server", "parts"),
+    [("1.37", "1.34"), pytest.param("1.36", "1.33", marks=pytest.mark.conformance)],
+)
 def test_a_pod_gets_its_device_from_parts_that_are_older_than_the_server(server, parts):
     pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
     of_parts = ["--kubernetes-version", parts]

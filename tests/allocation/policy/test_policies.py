@@ -198,7 +198,7 @@ def test_a_policy_finds_something_exactly_where_there_is_something(
 
 
 @pytest.mark.parametrize("policy", [Pack(), Spread(), FragmentationAware()])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_a_fleet_ranks_nodes_as_if_it_judged_each_of_them(policy: Policy, seed: int) -> None:
     chance = Random(seed)

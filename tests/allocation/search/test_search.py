@@ -40,7 +40,7 @@ def answer(problem: Problem, search) -> object:  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.thorough
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**9), st.integers(3, 8))
 def test_reduction_finds_what_backtracking_finds_first(seed: int, size: int) -> None:
     problem = b.random_problem(seed, size=size)

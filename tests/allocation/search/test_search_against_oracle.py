@@ -10,7 +10,7 @@ from problems import TooBigError, cases, tried
 
 
 @pytest.mark.thorough
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases())
 def test_the_search_finds_what_the_oracle_finds_and_nothing_else(case):
     try:

@@ -110,7 +110,7 @@ def damaged(draw):
 
 
 @pytest.mark.thorough
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(damaged())
 def test_a_damaged_object_gets_errors_and_no_crash(made):
     _, version = made["apiVersion"].split("/")
@@ -128,7 +128,7 @@ def test_a_damaged_object_gets_errors_and_no_crash(made):
 
 
 @pytest.mark.thorough
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(damaged(), min_size=1, max_size=4))
 def test_files_of_damaged_objects_are_told_and_never_crash(made):
     text = json.dumps({"kind": "List", "apiVersion": "v1", "items": made}).encode()
@@ -137,7 +137,7 @@ def test_files_of_damaged_objects_are_told_and_never_crash(made):
     assert len(found.objects) <= len(made)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.one_of(
         st.binary(max_size=60),

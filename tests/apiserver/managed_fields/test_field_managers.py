@@ -355,14 +355,14 @@ def test_after_each_write_the_object_is_what_the_plain_model_says(sequence):
         assert leaves(obj.get("spec") or {}) == values, (manager, spec)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(specs, specs)
 def test_an_apply_twice_is_an_apply_once(first, second):
     obj = applied(applied(None, "A", **first), "B", force=True, **second)
     assert applied(obj, "B", force=True, **second) == obj
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(specs, specs)
 def test_a_forced_apply_gives_what_was_asked_and_keeps_the_order_asked(first, second):
     obj = applied(applied(None, "A", **first), "B", force=True, **second)

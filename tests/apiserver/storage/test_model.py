@@ -231,7 +231,7 @@ class EtcdMachine(StoreMachine):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("machine", "examples"), [(StoreMachine, 100), (SqliteMachine, 25)])
+@pytest.mark.parametrize(("machine", "examples"), [(StoreMachine, 40), (SqliteMachine, 15)])
 def test_a_store_is_a_dictionary_with_a_past(machine: type[StoreMachine], examples: int) -> None:
     run_state_machine_as_test(
         machine, settings=settings(max_examples=examples, stateful_step_count=40, deadline=None)

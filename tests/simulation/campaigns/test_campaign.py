@@ -15,6 +15,7 @@ from tests.simulation.engines.external.cases import WATCHING
 from dralab.cli.main import main
 from dralab.scenarios.errors import InputError
 from dralab.simulation.campaigns import comparison, executors, grid
+from waiting import until
 
 SCENARIO = (
     "fleet: {nodes: [{name: n, count: 2, cpu: 8, gpus: 4}]}\nworkload:\n  generate:\n    count: 60\n"
@@ -111,7 +112,7 @@ def test_the_command_runs_a_grid_of_an_openb_trace_too(files):
 @pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.conformance), "2"])
 def test_ctrl_c_ends_a_campaign_in_one_line_and_keeps_what_is_done(files, workers):
     folder = files / "out"
-    (files / "busy.yaml").write_text(SCENARIO.replace("count: 60", "count: 800"))
+    (files / "busy.yaml").write_text(SCENARIO.replace("count: 60", "count: 300"))
     command = [
         "simulate",
         "campaign",
@@ -127,8 +128,8 @@ def test_ctrl_c_ends_a_campaign_in_one_line_and_keeps_what_is_done(files, worker
         text=True,
         start_new_session=True,
     )
-    while not list(folder.glob("runs/*.json")):
-        assert process.poll() is None
+    until(lambda: process.poll() is not None or any(folder.glob("runs/*.json")))
+    assert process.poll() is None
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
     _, told = process.communicate(timeout=150)
     kept = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*.json")}

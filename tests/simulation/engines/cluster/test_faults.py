@@ -181,7 +181,7 @@ def test_random_faults_evict_and_the_run_still_ends(tmp_path):
 
 EVERYTHING = (
     GPU
-    + "workload:\n  generate:\n    count: 40\n    users: 3\n"
+    + "workload:\n  generate:\n    count: 16\n    users: 3\n"
     + "    arrivals: {process: poisson, over: 2h}\n"
     + "    duration: {distribution: lognormal, median: 10m, sigma: 1.0}\n"
     + "    pods:\n    - {weight: 2, cpu: 1, gpus: 1, gpu_milli: 400}\n"

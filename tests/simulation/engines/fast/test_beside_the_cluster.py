@@ -111,7 +111,7 @@ def test_refusals_are_counted_by_reasons_without_the_names_of_gangs(tmp_path, sc
 
 # With quotas, pods that come again or wait for five minutes, evictions that once never ended.
 @pytest.mark.thorough
-@pytest.mark.parametrize("seed", [4, 14, 26, 50, 67, 70, 81, 96, 188])
+@pytest.mark.parametrize("seed", [14, 26, 96])
 def test_scenarios_that_once_differed_go_as_on_a_whole_cluster(tmp_path, seed):
     cluster, fast = both(tmp_path, seed, 40)
     assert seen(fast) == seen(cluster)
@@ -126,7 +126,7 @@ def test_two_hundred_scenarios_go_as_on_a_whole_cluster(tmp_path, seed):
 
 # Gangs without nodes, pods on machines that are taken back at once, promises of preemption.
 @pytest.mark.thorough
-@pytest.mark.parametrize("seed", [11, 12, 14, 31, 32])
+@pytest.mark.parametrize("seed", [12, 14])
 def test_scenarios_with_pools_that_once_differed_go_as_in_a_whole_cluster(tmp_path, seed):
     assert_same_with_pools(tmp_path, seed, 40)
 

@@ -397,7 +397,9 @@ def measured(folder):
         (folder / name).write_text("\n".join([header, *rows]) + "\n")
 
 
-@pytest.mark.parametrize("name", ["fifo", "optimus", "pollux"])
+@pytest.mark.parametrize(
+    "name", ["fifo", "optimus", pytest.param("pollux", marks=pytest.mark.thorough)]
+)
 def test_measured_trainings_run_their_epochs(tmp_path, name):
     pytest.importorskip("scipy")
     measured(tmp_path / "traces" / "net")
