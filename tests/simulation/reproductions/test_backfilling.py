@@ -70,8 +70,15 @@ def test_event_by_event_a_submission_comes_before_the_ends_of_its_instant():
     assert found == {"at once": [0, 5, 15], "one by one": [0, 10, 5]}
 
 
-@pytest.mark.parametrize("case", [c for c in backfilling.REPRODUCTION.cases if "nasa" in c.name], ids=lambda c: c.name)  # fmt: skip
-@pytest.mark.thorough
+def of_the_ipsc_log():
+    """Yield the cases of that log; some seconds each, so all but EASY are for `make conformance`."""
+    for case in backfilling.REPRODUCTION.cases:
+        if "nasa" in case.name:
+            marks = pytest.mark.thorough if "easy" in case.name else pytest.mark.conformance
+            yield pytest.param(case, id=case.name, marks=marks)
+
+
+@pytest.mark.parametrize("case", [*of_the_ipsc_log()])
 def test_the_ipsc_log_gives_what_pyss_gives(testdata, case):
     rows = list(case.run([testdata("swf", case.data[0])], 0))
     assert [row.verdict for row in rows] == ["agrees"] * 5
