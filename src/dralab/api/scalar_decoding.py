@@ -129,22 +129,23 @@ def int_or_string(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the
 
 def time(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
     """Take a metav1.Time, and write it in UTC and whole seconds."""
-    if type(value) is not str:
-        raise Unclear
-    if SECONDS.fullmatch(value):
-        return value
-    when = _moment(value, RFC3339)
-    return None if when is None else rfc3339(when)
+    return _rewritten(value, SECONDS, RFC3339, rfc3339)
 
 
 def micro_time(value: Any, seen: DecodingNotes) -> Any:  # noqa: ARG001 - the shape of every decoder
     """Take a metav1.MicroTime, and write it in UTC."""
+    return _rewritten(value, MICROS, RFC3339_MICRO, rfc3339_micro)
+
+
+def _rewritten(
+    value: Any, canonical: re.Pattern[str], layout: str, write: Callable[[int], str]
+) -> str | None:
     if type(value) is not str:
         raise Unclear
-    if MICROS.fullmatch(value):
+    if canonical.fullmatch(value):
         return value
-    when = _moment(value, RFC3339_MICRO)
-    return None if when is None else rfc3339_micro(when)
+    when = _moment(value, layout)
+    return None if when is None else write(when)
 
 
 def _moment(text: str, layout: str) -> int | None:

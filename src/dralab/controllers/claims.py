@@ -4,10 +4,10 @@ Source: kube-controller-manager's resourceclaim controller (1.36), KEP-5729 for 
 scheduler allocates devices; this controller deallocates them.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 from dralab.controllers.generated_claims import ENTRY, GeneratedClaims
+from dralab.controllers.workloads import group_key
 from dralab.objects.claims import (
     PodClaim,
     allocation_of,
@@ -51,7 +51,7 @@ class ResourceClaims:
         self.pods = manager.cache(PODS)
         self.claims = self.generated.claims
         self.groups = manager.cache(POD_GROUPS)
-        self.pods.index("group", _group_key)
+        self.pods.index("group", group_key)
         self.pod_queue = manager.queue("resourceclaim/pods", self.sync_pod)
         self.claim_queue = manager.queue("resourceclaim/claims", self.sync_claim)
         self.group_queue = manager.queue("resourceclaim/groups", self.sync_group)
@@ -260,8 +260,3 @@ class ResourceClaims:
         consumer = {"name": owner["name"], "uid": owner["uid"]}
         pod = self._exists(PODS, key_of(claim).namespace, consumer)
         return pod is None or is_finished(pod)
-
-
-def _group_key(pod: JsonDict) -> Iterable[str]:
-    name = group_of(pod)
-    return [str(NamespacedName(key_of(pod).namespace, name))] if name else []

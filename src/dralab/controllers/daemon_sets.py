@@ -18,9 +18,9 @@ from dralab.controllers.workloads import (
     PodControl,
     each,
     enqueue_owner,
-    is_available,
     percentage,
     pod_from_template,
+    serves,
     write_status,
 )
 from dralab.kernel.clock import SECOND
@@ -197,9 +197,7 @@ class DaemonSets:
         return percentage(rolling.get(limit, default), number, up=True)
 
     def _is_available(self, daemon_set: JsonDict, pod: JsonDict) -> bool:
-        min_ready_seconds = daemon_set["spec"].get("minReadySeconds") or 0
-        now = self.manager.engine.clock.now()
-        return not is_deleting(pod) and is_available(pod, min_ready_seconds, now)
+        return serves(pod, daemon_set, self.manager.engine.clock.now())
 
     def _body(self, daemon_set: JsonDict, node: str, revision: str) -> JsonDict:
         key = key_of(daemon_set)

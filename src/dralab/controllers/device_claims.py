@@ -50,14 +50,13 @@ class DeviceClaims:
         self.queue = manager.queue("deviceclaims", self.reconcile)
         for cache in self.caches.values():
             cache.subscribe(self._changed)
-        self.pods.subscribe(self._pod)
+        self.pods.subscribe_each(self._pod)
 
     def _changed(self, _old: JsonDict | None, _new: JsonDict | None) -> None:
         self.queue.add(EVERYTHING)
 
-    def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
-        pod = new if new is not None else old
-        if pod is not None and has_device_claims(pod):
+    def _pod(self, pod: JsonDict) -> None:
+        if has_device_claims(pod):
             self.queue.add(EVERYTHING)
 
     def reconcile(self, _: str) -> int | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dralab.controllers import disruptions
+from dralab.controllers.workloads import group_key
 from dralab.kernel.clock import SECOND, from_rfc3339
 from dralab.objects.claims import allocation_of, consumers_of, results_of
 from dralab.objects.conditions import with_condition
@@ -37,7 +38,7 @@ class DeviceTaintEviction:
         self.claims.index("device", _devices)
         self.claims.index("consumer", _consumers)
         self.slices.index("pool", _pool)
-        self.pods.index("group", _group_key)
+        self.pods.index("group", group_key)
         self.queue = manager.queue("device-taint-eviction", self.reconcile)
         self.rule_queue = manager.queue("device-taint-eviction/rules", self.sync_rule)
         self._since: dict[tuple[str, str], int] = {}
@@ -289,11 +290,6 @@ def _consumers(claim: JsonDict) -> list[str]:
 
 def _pool(obj: JsonDict) -> list[str]:
     return [str(pool_of(obj))]
-
-
-def _group_key(pod: JsonDict) -> list[str]:
-    name = group_of(pod)
-    return [str(NamespacedName(key_of(pod).namespace, name))] if name else []
 
 
 def _selects(rule: JsonDict, result: JsonObject) -> bool:

@@ -66,7 +66,7 @@ class DisruptionBudgets:
         self.budgets.subscribe(each(self.queue.add))
         self.pods.subscribe(self._pod)
         for cache in self.sets.values():
-            cache.subscribe(self._set)
+            cache.subscribe_each(self._set)
 
     def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
         for pod in (old, new):
@@ -75,9 +75,8 @@ class DisruptionBudgets:
                     if covers(budget, pod):
                         self.queue.add(key_of(budget))
 
-    def _set(self, old: JsonDict | None, new: JsonDict | None) -> None:
-        obj = new if new is not None else old
-        if obj is not None and len(self.budgets):
+    def _set(self, obj: JsonDict) -> None:
+        if len(self.budgets):
             for budget in self.budgets.namespace(key_of(obj).namespace):
                 self.queue.add(key_of(budget))
 

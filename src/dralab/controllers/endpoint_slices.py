@@ -47,13 +47,11 @@ class SliceKeeper(ABC):
         self.client = manager.client
         self.slices = manager.cache(ENDPOINT_SLICES, label_selector=f"{MANAGED_BY}={mark}")
         self.queue = manager.queue(queue, self.reconcile)
-        self.slices.subscribe(self._slice)
+        self.slices.subscribe_each(self._slice)
 
-    def _slice(self, old: JsonDict | None, new: JsonDict | None) -> None:
-        found = new if new is not None else old
-        if found is not None:
-            name = labels_of(found).get(SERVICE_NAME, "")
-            self.queue.add(NamespacedName(key_of(found).namespace, name))
+    def _slice(self, item: JsonDict) -> None:
+        name = labels_of(item).get(SERVICE_NAME, "")
+        self.queue.add(NamespacedName(key_of(item).namespace, name))
 
     @abstractmethod
     def reconcile(self, key: NamespacedName) -> int | None:

@@ -48,14 +48,12 @@ class ServiceEndpoints:
         self.endpoints = manager.cache(ENDPOINTS)
         self.times = ChangeTimes()
         self.queue = manager.queue("endpoints", self.reconcile)
-        self.services.subscribe(self._named)
-        self.endpoints.subscribe(self._named)
+        self.services.subscribe_each(self._named)
+        self.endpoints.subscribe_each(self._named)
         self.pods.subscribe(self._pod)
 
-    def _named(self, old: JsonDict | None, new: JsonDict | None) -> None:
-        found = new if new is not None else old
-        if found is not None:
-            self.queue.add(key_of(found))
+    def _named(self, obj: JsonDict) -> None:
+        self.queue.add(key_of(obj))
 
     def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
         for key in services_that_show(self.services, old, new):

@@ -50,17 +50,15 @@ class EvictionRequests:
         self.queue = manager.queue("evictionrequests", self.reconcile)
         for cache in (self.requests, self.evictions):
             cache.index("target", _target)
-            cache.subscribe(self._about)
-        self.pods.subscribe(self._pod)
+            cache.subscribe_each(self._about)
+        self.pods.subscribe_each(self._pod)
 
-    def _about(self, old: JsonDict | None, new: JsonDict | None) -> None:
-        obj = new if new is not None else old
-        for uid in () if obj is None else _target(obj):
-            self.queue.add(NamespacedName(key_of(obj or {}).namespace, uid))
+    def _about(self, obj: JsonDict) -> None:
+        for uid in _target(obj):
+            self.queue.add(NamespacedName(key_of(obj).namespace, uid))
 
-    def _pod(self, old: JsonDict | None, new: JsonDict | None) -> None:
-        pod = new if new is not None else old
-        if pod is not None and self.evictions.find("target", uid_of(pod)):
+    def _pod(self, pod: JsonDict) -> None:
+        if self.evictions.find("target", uid_of(pod)):
             self.queue.add(NamespacedName(key_of(pod).namespace, uid_of(pod)))
 
     def reconcile(self, key: NamespacedName) -> int | None:

@@ -3,6 +3,7 @@
 `dralab allocate --apply` allocates and reserves; a finalizer keeps a claim while it is in use.
 """
 
+from dralab.controllers.workloads import each
 from dralab.objects.metadata import NamespacedName, key_of, status_of, uid_of
 from dralab.objects.pods import is_finished
 from dralab.prototypes.evolution.kinds import FINALIZER
@@ -20,12 +21,8 @@ class EvolutionClaims:
         self.claims = manager.cache(EVOLUTION_CLAIMS)
         self.pods = manager.cache(EVOLUTION_PODS)
         self.queue = manager.queue("evolutionclaims", self.reconcile)
-        self.claims.subscribe(self._claim)
+        self.claims.subscribe(each(self.queue.add))
         self.pods.subscribe(self._pod)
-
-    def _claim(self, _: JsonDict | None, new: JsonDict | None) -> None:
-        if new is not None:
-            self.queue.add(key_of(new))
 
     def _pod(self, _: JsonDict | None, new: JsonDict | None) -> None:
         if new is None or is_finished(new):

@@ -37,20 +37,17 @@ class EvolutionPods:
         # Whose core pod somebody deleted, as kubectl and evictions do: it is not run again.
         self.deleted: set[str] = set()
         self.queue = manager.queue("evolutionpods", self.reconcile)
-        self.pods.subscribe(self._changed)
-        self.core.subscribe(self._core_changed)
+        self.pods.subscribe_each(self._changed)
+        self.core.subscribe_each(self._core_changed)
         self.nodes.subscribe(self._node)
 
-    def _changed(self, old: JsonDict | None, new: JsonDict | None) -> None:
-        pod = new if new is not None else old
-        if pod is not None:
-            self.queue.add(key_of(pod))
+    def _changed(self, pod: JsonDict) -> None:
+        self.queue.add(key_of(pod))
 
-    def _core_changed(self, old: JsonDict | None, new: JsonDict | None) -> None:
-        pod = new if new is not None else old
-        if pod is not None and is_deleting(pod) and (uid := user_of_claims(pod)):
+    def _core_changed(self, pod: JsonDict) -> None:
+        if is_deleting(pod) and (uid := user_of_claims(pod)):
             self.deleted.add(uid)
-        self._changed(old, new)
+        self._changed(pod)
 
     def _node(self, old: JsonDict | None, new: JsonDict | None) -> None:
         if old is None and new is not None:

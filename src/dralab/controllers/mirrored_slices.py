@@ -34,13 +34,11 @@ class MirroredSlices(SliceKeeper):
         self.services = manager.cache(SERVICES)
         self.endpoints = manager.cache(ENDPOINTS)
         super().__init__(manager, mark=MIRRORING, queue="mirrored slices")
-        self.services.subscribe(self._named)
-        self.endpoints.subscribe(self._named)
+        self.services.subscribe_each(self._named)
+        self.endpoints.subscribe_each(self._named)
 
-    def _named(self, old: JsonDict | None, new: JsonDict | None) -> None:
-        found = new if new is not None else old
-        if found is not None:
-            self.queue.add(key_of(found))
+    def _named(self, obj: JsonDict) -> None:
+        self.queue.add(key_of(obj))
 
     def reconcile(self, key: NamespacedName) -> int | None:
         """Bring the slices of hand-written Endpoints up to date."""

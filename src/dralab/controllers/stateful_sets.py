@@ -15,8 +15,8 @@ from dralab.controllers.workloads import (
     available_at,
     each,
     enqueue_owner,
-    is_available,
     pod_from_template,
+    serves,
     write_status,
 )
 from dralab.objects.metadata import NamespacedName, is_deleting, key_of, labels_of, status_of
@@ -142,9 +142,7 @@ class StatefulSets:
                 return
 
     def _is_available(self, stateful: JsonDict, pod: JsonDict) -> bool:
-        min_ready_seconds = stateful["spec"].get("minReadySeconds") or 0
-        now = self.manager.engine.clock.now()
-        return not is_deleting(pod) and is_available(pod, min_ready_seconds, now)
+        return serves(pod, stateful, self.manager.engine.clock.now())
 
     def _revision_for(self, stateful: JsonDict, number: int, current: str, update: str) -> str:
         return current if number < _partition(stateful) else update

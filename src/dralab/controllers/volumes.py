@@ -61,15 +61,12 @@ class PersistentVolumes:
         self.claim_queue = manager.queue("volume-claims", self.reconcile_claim)
         self.volume_queue = manager.queue("volumes", self.reconcile_volume)
         self.pod_queue = manager.queue("ephemeral-volumes", self.reconcile_pod)
-        self.claims.subscribe(self._claim)
+        self.claims.subscribe_each(self._claim)
         self.volumes.subscribe(self._volume)
         self.classes.subscribe(lambda *_: self._all_claims())
         self.pods.subscribe(self._pod)
 
-    def _claim(self, old: JsonDict | None, new: JsonDict | None) -> None:
-        claim = new if new is not None else old
-        if claim is None:
-            return
+    def _claim(self, claim: JsonDict) -> None:
         self.claim_queue.add(key_of(claim))
         volume = claim["spec"].get("volumeName")
         if volume:

@@ -27,7 +27,7 @@ from dralab.objects.metadata import (
     status_of,
     uid_of,
 )
-from dralab.objects.pods import is_finished, is_ready
+from dralab.objects.pods import group_of, is_finished, is_ready
 from dralab.runtime.cache import Cache
 from dralab.runtime.client import Resource, delete_only
 from dralab.runtime.events import EventRecorder
@@ -274,6 +274,18 @@ def _letters(content: bytes) -> str:
         number, rest = divmod(number, len(SAFE))
         letters.append(SAFE[rest])
     return "".join(letters)
+
+
+def group_key(pod: JsonDict) -> list[str]:
+    """Return the key of a pod's group, to index pods by it."""
+    name = group_of(pod)
+    return [str(NamespacedName(key_of(pod).namespace, name))] if name else []
+
+
+def serves(pod: JsonDict, owner: JsonDict, now: int) -> bool:
+    """Return whether a pod counts as available for its workload."""
+    least = owner["spec"].get("minReadySeconds") or 0
+    return not is_deleting(pod) and is_available(pod, least, now)
 
 
 def percentage(value: Any, of: int, *, up: bool) -> int:

@@ -120,6 +120,14 @@ class Cache:
         for obj in list(self._objects.values()):
             change(None, obj)
 
+    def subscribe_each(self, heard: Callable[[JsonDict], object]) -> None:
+        """Call `heard(obj)` for every change, with an object as it is, or as it was at its end."""
+
+        def changed(old: JsonDict | None, new: JsonDict | None) -> None:
+            heard(new if new is not None else old or {})
+
+        self.subscribe(changed)
+
     def follow(self, follower: Follower) -> None:
         """Tell a follower of a list and of all changes after it."""
         self._followers.append(follower)
