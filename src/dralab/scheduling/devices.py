@@ -47,7 +47,8 @@ from dralab.scheduling.allocatable import (
     shared,
 )
 from dralab.scheduling.demands import PodDemand
-from dralab.scheduling.nodes import Mask, NodeTable, Numbers
+from dralab.scheduling.node_columns import Numbers
+from dralab.scheduling.nodes import Mask, NodeTable
 from dralab.scheduling.pods import PodInfo
 from dralab.values import labels
 from dralab.values.json_types import JsonDict, JsonObject

@@ -20,13 +20,14 @@ from dralab.objects.metadata import NamespacedName
 from dralab.objects.pod_groups import POD_GROUP, is_loose
 from dralab.scheduling import topology
 from dralab.scheduling.demands import PodDemand
+from dralab.scheduling.node_columns import Numbers
 from dralab.scheduling.node_rules import (
     AFFINITY_RULE,
     NODE_RULES,
     NodeRule,
     nodes_named,
 )
-from dralab.scheduling.nodes import Mask, NodeTable, Numbers
+from dralab.scheduling.nodes import Mask, NodeTable
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import (
     CLAIM_ELSEWHERE,

@@ -20,7 +20,8 @@ from dralab.scheduling.demands import BlockedPod, PodDemand
 from dralab.scheduling.filters import possible
 from dralab.scheduling.gangs import DEFAULT_BUDGET, schedule_gang
 from dralab.scheduling.group_trees import GroupTree, unready
-from dralab.scheduling.nodes import Mask, Numbers
+from dralab.scheduling.node_columns import Numbers
+from dralab.scheduling.nodes import Mask
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import (
     GROUP_EMPTY,

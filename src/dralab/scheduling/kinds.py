@@ -19,8 +19,9 @@ from dralab.scheduling import scores
 from dralab.scheduling.demands import PodDemand
 from dralab.scheduling.devices import rows_of
 from dralab.scheduling.filters import FILTERS, Reasons, judgements, passing
+from dralab.scheduling.node_columns import NodeAmounts, Numbers
 from dralab.scheduling.node_rules import nodes_named
-from dralab.scheduling.nodes import REMEMBERED, Mask, NodeAmounts, NodeTable, Numbers
+from dralab.scheduling.nodes import REMEMBERED, Mask, NodeTable
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import AGAINST_POLICY, Reason
 from dralab.scheduling.scores import KeptScores
@@ -158,11 +159,9 @@ class KindScores:
         state, table = self._state, self._state.table
         if table.repelling or table.wishes or pod.preferred_nodes or pod.preferred_pods:
             return None
-        if (
-            pod.node_name
-            or any(table.images.get(name) for name in pod.images)
-            or nodes_named(pod) is not None
-        ):
+        if pod.node_name or (pod.node_affinity is not None and nodes_named(pod) is not None):
+            return None
+        if table.images and any(table.images.get(name) for name in pod.images):
             return None
         kept = self._kept.get(kind)
         if kept is None or kept.barred.shape[0] != table.size:
@@ -257,20 +256,27 @@ class KindScores:
         rows: Collection[int],
     ) -> None:
         """Update some rows, reusing the values of nodes with equal amounts."""
-        amounts, known, answers = self._state.table.amounts, column.known, column.answers
+        table, known, answers = self._state.table, column.known, column.answers
+        by_row, values, counts = table.amounts_by_row, column.values, column.counts
         column.asked += len(rows)
         new: dict[tuple[NodeAmounts, bool], list[int]] = {}
+        able = False
         for row in rows:
             if kept.bars and kept.barred[row]:
-                column.put(row, UNJUDGED[judge])
-                continue
-            key = amounts(row)
-            able = bool(column.able[row]) if answers is None else answers.of(row)
-            found = known[able].get(key)
-            if found is None:
-                new.setdefault((key, able), []).append(row)
+                value = UNJUDGED[judge]
             else:
-                column.put(row, found)
+                key = by_row[row] or table.amounts(row)
+                if demand.signature:
+                    able = bool(column.able[row]) if answers is None else answers.of(row)
+                found = known[able].get(key)
+                if found is None:
+                    new.setdefault((key, able), []).append(row)
+                    continue
+                value = found
+            if counts is not None:
+                counts[values[row]] -= 1
+                counts[value] += 1
+            values[row] = value
         if not new:
             return
         column.missed += sum(map(len, new.values()))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dralab.objects.nodes import is_unschedulable, selects
 from dralab.objects.taints import (
@@ -19,7 +20,8 @@ from dralab.objects.taints import (
     tolerates,
     untolerated,
 )
-from dralab.scheduling.nodes import REMEMBERED, Mask, NodeAnswerCache, NodeTable, Numbers
+from dralab.scheduling.node_columns import Numbers
+from dralab.scheduling.nodes import REMEMBERED, Mask, NodeTable
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import CORDONED, NOT_NAMED, TAINTED, UNSELECTED, Reason
 from dralab.values import labels
@@ -62,6 +64,31 @@ AFFINITY_RULE: Final = NodeRule(
 )
 NODE_RULES: Final = (UNSCHEDULABLE_RULE, TAINT_RULE, AFFINITY_RULE)
 """In the order of kube-scheduler's default profile."""
+
+
+class NodeAnswerCache:
+    """An answer per row that depends on the node alone, cached and updated as nodes change."""
+
+    __slots__ = ("_compute", "_seen", "values")
+
+    def __init__(self, compute: Callable[[int], int]) -> None:
+        self._compute = compute
+        self._seen = 0
+        self.values: NDArray[np.int16] = np.zeros(0, dtype=np.int16)
+
+    def answers(self, table: NodeTable) -> NDArray[np.int16]:
+        """Return the answers, up to date."""
+        if self.values.shape[0] < table.size:
+            grown = np.zeros(max(64, 2 * table.size), dtype=np.int16)
+            grown[: self.values.shape[0]] = self.values
+            self.values = grown
+        if self._seen < len(table.changed):
+            rows = set(table.changed[self._seen :])
+            self._seen = len(table.changed)
+            for row in rows:
+                if table.objects[row] is not None:
+                    self.values[row] = self._compute(row)
+        return self.values[: table.size]
 
 
 class NodeRules:

@@ -16,8 +16,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from dralab.allocation.policy.policies import Policy
 from dralab.objects.nodes import HOSTNAME
+from dralab.scheduling.node_columns import Numbers
 from dralab.scheduling.node_rules import NodeRules
-from dralab.scheduling.nodes import Mask, NodeTable, Numbers, Scores
+from dralab.scheduling.nodes import Mask, NodeTable, Scores
 from dralab.scheduling.pods import PodInfo, SpreadRule, changed
 from dralab.scheduling.shares import Shares
 from dralab.scheduling.topology import counted_nodes, per_domain, spread_out

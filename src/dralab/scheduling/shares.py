@@ -4,7 +4,6 @@ A share is thousandths of one GPU. Such GPUs are no devices of resource.k8s.io: 
 clusters that share GPUs have them (Alibaba's openb), and nodes without them take no room here.
 """
 
-from collections import Counter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,6 +13,8 @@ Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 WHOLE: Final = 1000
+# How many GPUs a pod has is a bit of 64.
+KIND_BITS: Final = 6
 # The label of a node with such GPUs: how many, and of which model.
 SHARED_GPUS: Final = "simulation.dralab.dev/shared-gpus"
 
@@ -85,7 +86,8 @@ class SharedGpus:
         self.model: Numbers = np.zeros(0, dtype=np.int64)
         self.number: Numbers = np.zeros(0, dtype=np.int64)
         self.kinds: Numbers = np.zeros(0, dtype=np.int64)
-        self._kind_counts: Counter[tuple[int, int]] = Counter()
+        # How many pods of each kind there are on a node: by row and kind in one number.
+        self._kind_counts: dict[int, int] = {}
 
     def put_node(self, row: int, gpus: int, model: str) -> None:
         """Give a node its GPUs; all of them are free."""
@@ -124,15 +126,35 @@ class SharedGpus:
             return None
         return 1 - int(self.left[row].sum()) / (WHOLE * int(self.number[row]))
 
+    def of(self, row: int) -> tuple[Numbers, int] | None:
+        """Return what is left of each GPU of a row, and its kinds; None where it has none."""
+        if row >= len(self.number) or not self.number[row]:
+            return None
+        return self.left[row].copy(), int(self.kinds[row])
+
     def take(self, row: int, shares: Shares, sign: int) -> None:
         """Count what a pod takes (1) or gives back (-1)."""
+        self.move(row, shares, sign, turned=self.count_kind(row, shares, sign))
+
+    def count_kind(self, row: int, shares: Shares, sign: int) -> bool:
+        """Count a pod among those of its kind; return whether it is the first or was the last."""
         if not shares.taken:
-            return
+            return False
+        kind = row << KIND_BITS | (0 if shares.is_part else shares.gpus)
+        count = self._kind_counts.get(kind, 0) + sign
+        if count:
+            self._kind_counts[kind] = count
+        else:
+            del self._kind_counts[kind]
+        return count == (sign > 0)
+
+    def move(self, row: int, shares: Shares, sign: int, *, turned: bool) -> None:
+        """Count the GPUs of a pod; `turned`: it is the first of its kind, or was the last."""
         for gpu in shares.taken:
             self.left[row, gpu] -= sign * shares.milli
-        bit = kind_bit(shares)
-        count = self._kind_counts[row, bit] = self._kind_counts[row, bit] + sign
-        self.kinds[row] = self.kinds[row] | bit if count else self.kinds[row] & ~bit
+        if turned:
+            bit, kinds = kind_bit(shares), self.kinds[row]
+            self.kinds[row] = kinds | bit if sign > 0 else kinds & ~bit
 
     def chosen(self, row: int, shares: Shares) -> tuple[int, ...]:
         """Return the GPUs for a pod: of a part the fullest that is enough, else the first ones."""

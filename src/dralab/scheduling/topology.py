@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from dralab.objects.nodes import selects
 from dralab.objects.taints import REPELLING, taints_of, untolerated
+from dralab.scheduling.node_columns import Numbers
 from dralab.scheduling.node_rules import NodeRules
-from dralab.scheduling.nodes import Mask, NodeTable, Numbers
+from dralab.scheduling.nodes import Mask, NodeTable
 from dralab.scheduling.pods import PodInfo, SpreadRule
 from dralab.scheduling.reasons import (
     NO_SPREAD_LABEL,

@@ -7,7 +7,7 @@ pods, weighted by how often they come. Amounts are GPU milli.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -138,8 +138,12 @@ class Fragmentation:
 class NodesWithGpus(Protocol):
     """What is left on nodes, by row; `NodeTable` is one."""
 
-    gpus: SharedGpus
     touched: RowLog
+
+    @property
+    def gpus(self) -> SharedGpus:
+        """The GPUs that pods share."""
+        ...
 
     @property
     def size(self) -> int:
@@ -152,6 +156,10 @@ class NodesWithGpus(Protocol):
 
     def shared_gpus(self) -> SharedColumns:
         """Return what is left of the GPUs that pods share."""
+        ...
+
+    def amounts(self, row: int) -> Hashable:
+        """Return what is equal for nodes of equal amounts."""
         ...
 
 
@@ -173,6 +181,10 @@ class NodeRoom:
         """Return what is left of the GPUs."""
         return self.gpus.columns(slice(self.size), self.size)
 
+    def amounts(self, row: int) -> Hashable:
+        """Return what is left on a node."""
+        return self._cpu.item(row), self.gpus.amounts(row)
+
     def take(self, row: int, cpu: int, shares: Shares, sign: int) -> None:
         """Count what a pod takes (1) or gives back (-1)."""
         self._cpu[row] -= sign * cpu
@@ -188,39 +200,52 @@ class FragmentationLedger:
         self._typical = typical_pods(pods)
         self._models = len(table.gpus.models)
         self.fragmentation = Fragmentation(self._typical, table.gpus.models)
-        self.lost: Floats = np.zeros(0)
-        # In whole numbers, so that the sum does not depend on when it was brought up to date.
+        # `scale` times F is whole, so that sums do not depend on when they were brought up to date.
         self._whole: list[int] = []
         self._sum = 0
-        # How many changes there were when each node changed last.
-        self.changed: Ints = np.zeros(0, dtype=np.int64)
+        self._by_amounts: dict[Hashable, int] = {}
         self._seen = -1
+
+    def lost_on(self, rows: Ints) -> Floats:
+        """Return F of nodes as of the last `catch_up`."""
+        whole = self._whole
+        return np.array([whole[row] for row in rows.tolist()]) / self.fragmentation.scale
 
     def catch_up(self) -> float:
         """Update the changed nodes; return the sum."""
-        table, scale = self.table, self.fragmentation.scale
-        before, self._seen = self._seen, table.touched.position
+        table, touched, scale = self.table, self.table.touched, self.fragmentation.scale
+        before, self._seen = self._seen, touched.position
         if before == self._seen:
             return self._sum / scale
-        rows = table.touched.since(before)
-        if len(table.gpus.models) > self._models:
-            # Nodes of a pool have come, with GPUs of a model that no other node has.
-            self._models, rows = len(table.gpus.models), None
+        rows = touched.since(before)
+        if len(self._whole) != table.size or len(table.gpus.models) > self._models:
+            rows = None
+        if rows is None:
+            # Nodes of a pool may have come, with GPUs of a model that no other node has.
+            self._models = len(table.gpus.models)
             self.fragmentation = Fragmentation(self._typical, table.gpus.models)
-        cpu, gpus = table.free("cpu"), table.gpus
-        if rows is None or len(self.lost) != table.size:
+            self._by_amounts.clear()
             columns = table.shared_gpus()
-            self.lost = self.fragmentation.of_states(cpu, columns.left, columns.model)
-            self._whole = np.rint(self.lost * scale).astype(np.int64).tolist()
+            lost = self.fragmentation.of_states(table.free("cpu"), columns.left, columns.model)
+            self._whole = np.rint(lost * scale).astype(np.int64).tolist()
             self._sum = sum(self._whole)
-            self.changed = np.full(table.size, self._seen)
             return self._sum / scale
-        for row in dict.fromkeys(rows):
-            state = cpu.item(row), gpus.left[row], gpus.model.item(row)
-            whole = self.fragmentation.of_state(*state)
-            self._sum += whole - self._whole[row]
-            self._whole[row], self.lost[row], self.changed[row] = whole, whole / scale, self._seen
+        known, whole = self._by_amounts, self._whole
+        for row in rows:
+            amounts = table.amounts(row)
+            now = known.get(amounts)
+            if now is None:
+                now = self._of_row(row)
+                if len(known) >= MOST_STATES:
+                    known.clear()
+                known[amounts] = now
+            self._sum += now - whole[row]
+            whole[row] = now
         return self._sum / scale
+
+    def _of_row(self, row: int) -> int:
+        cpu, gpus = self.table.free("cpu"), self.table.gpus
+        return self.fragmentation.of_state(cpu.item(row), gpus.left[row], gpus.model.item(row))
 
     def classes(self) -> dict[str, float]:
         """Return the idle GPU of all nodes by the reason for which typical pods cannot use it."""

@@ -11,7 +11,8 @@ import numpy as np
 from dralab.kernel.clock import SECOND
 from dralab.objects.metadata import labels_of
 from dralab.scenarios.errors import InputError
-from dralab.scheduling.nodes import Mask, NodeTable, Numbers
+from dralab.scheduling.node_columns import Numbers
+from dralab.scheduling.nodes import Mask, NodeTable
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.scores import NodeChoice, ScoredNodes, ScorePlugin
 from dralab.simulation.lifecycle.tasks import TaskRecord

@@ -11,7 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from dralab.allocation.policy.policies import POLICIES
-from dralab.scheduling.nodes import REMEMBERED, Mask, NodeTable, Numbers, Scores
+from dralab.scheduling.node_columns import MOST_AMOUNTS, NodeAmounts, Numbers
+from dralab.scheduling.nodes import REMEMBERED, Mask, NodeTable, Scores
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.scores import (
     KUBERNETES,
@@ -38,6 +39,7 @@ class First(NodeChoice):
 
     name = "firstfit"
     plugins = ()
+    kept = np.int8
 
 
 class ByScore(NodeChoice):
@@ -139,9 +141,10 @@ class FragmentationGradient(ByScore):
 
     def __init__(self, table: NodeTable, ledger: FragmentationLedger) -> None:
         super().__init__("fgd", table)
+        self.table = table
         self.ledger = ledger
-        # For each request, by row: the GPU that gives a node its score, and as of how many changes.
-        self._best_gpu: dict[tuple[int, Shares], tuple[Numbers, Numbers]] = {}
+        # For each request: the GPU that gives nodes of some amounts their score.
+        self._best_gpu: dict[tuple[int, Shares], dict[NodeAmounts, int]] = {}
 
     def _points(self, state: ScoredNodes, pod: PodInfo, fitting: Mask) -> Numbers:
         """Return 100 times the sigmoid of (fall of F / 1000): 50 where nothing changes."""
@@ -163,14 +166,14 @@ class FragmentationGradient(ByScore):
             fits = left >= shares.milli
             left -= shares.milli * (fits & (fits.cumsum(axis=1) <= shares.gpus))
         lost = self.ledger.fragmentation.of_states(cpu, left, model)
-        found[nodes] = _gradient(self.ledger.lost[rows], lost)
+        found[nodes] = _gradient(self.ledger.lost_on(rows), lost)
         return found
 
     def _best_part(self, pod: PodInfo, shares: Shares, rows: Numbers) -> Numbers:
         """Return the score of rows for a part of a GPU, and record the GPU."""
-        gpus, ledger = self.ledger.table.gpus, self.ledger
+        ledger, table, gpus = self.ledger, self.table, self.table.gpus
         asked = pod.requests.get("cpu", 0)
-        cpu = ledger.table.free("cpu")[rows] - asked
+        cpu = table.free("cpu")[rows] - asked
         left, model = gpus.left[rows], gpus.model[rows]
         # Equal GPUs of a node give equal results, so only the first of them is tried.
         width = left.shape[1]
@@ -180,10 +183,10 @@ class FragmentationGradient(ByScore):
         after[np.arange(len(row)), gpu] -= shares.milli
         scores = np.full(left.shape, -1, dtype=np.int64)
         lost = ledger.fragmentation.of_states(cpu[row], after, model[row])
-        scores[row, gpu] = _gradient(ledger.lost[rows][row], lost)
+        scores[row, gpu] = _gradient(ledger.lost_on(rows)[row], lost)
         best = scores.argmax(axis=1)
-        noted, since = self._notes(asked, shares)
-        noted[rows], since[rows] = best, ledger.table.touched.position
+        noted = self._notes(asked, shares)
+        noted.update(zip(map(table.amounts, rows.tolist()), best.tolist(), strict=True))
         found: Numbers = scores[np.arange(len(best)), best]
         return found
 
@@ -191,24 +194,22 @@ class FragmentationGradient(ByScore):
         """Return a pod with the GPU of a node where fragmentation grows least."""
         shares = pod.shares
         if shares is not None and shares.is_part:
-            self.ledger.catch_up()
-            noted, since = self._notes(pod.requests.get("cpu", 0), shares)
-            if since[row] < self.ledger.changed[row]:
+            asked, amounts = pod.requests.get("cpu", 0), table.amounts(row)
+            if amounts not in self._notes(asked, shares):
                 # Its score was known from another node of equal amounts.
+                self.ledger.catch_up()
                 self._best_part(pod, shares, np.array([row]))
-            return with_gpus(pod, shares, (int(noted[row]),))
+            return with_gpus(pod, shares, (self._notes(asked, shares)[amounts],))
         return super().settled(table, pod, row)
 
-    def _notes(self, asked: int, shares: Shares) -> tuple[Numbers, Numbers]:
-        """Return the cached results of a request and their positions; -1: none yet."""
-        found = self._best_gpu.get((asked, shares))
-        size = self.ledger.table.size
-        if found is None or len(found[0]) < size:
+    def _notes(self, asked: int, shares: Shares) -> dict[NodeAmounts, int]:
+        """Return what is known for a request."""
+        noted = self._best_gpu.get((asked, shares))
+        if noted is None or len(noted) > MOST_AMOUNTS:
             if len(self._best_gpu) >= REMEMBERED:
                 self._best_gpu.clear()
-            found = np.zeros(size, dtype=np.int64), np.full(size, -1, dtype=np.int64)
-            self._best_gpu[asked, shares] = found
-        return found
+            noted = self._best_gpu[asked, shares] = {}
+        return noted
 
 
 class AtRandom(NodeChoice):
