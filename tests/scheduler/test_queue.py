@@ -397,16 +397,3 @@ def test_pods_that_one_object_wakes_are_tried_by_priority_and_age(queue, clock):
         queue.add_unschedulable(queue.pop(), ClusterChange.NOTHING)
     assert queue.wake_pods({"a", "m", "z"}) == 3
     assert [popped(queue) for _ in range(3)] == ["m", "z", "a"]
-
-
-def test_a_queue_is_ready_as_long_as_it_has_a_pod_to_try(clock):
-    for strict in (False, True):
-        queue = SchedulingQueue(clock.now, strict=strict)
-        assert not queue.is_ready
-        queue.add_pod(info("first"))
-        queue.add_pod(info("second"))
-        while queue.is_ready:
-            queue.add_unschedulable(queue.pop(), ClusterChange.POD_GONE, "kind")
-        assert queue.pop() is None
-        assert queue.wake_for(ClusterChange.POD_GONE)
-        assert queue.is_ready

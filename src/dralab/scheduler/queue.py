@@ -156,18 +156,13 @@ class SchedulingQueue:
         """Return the next pod to try; the caller holds it until `failed` or `remove`."""
         if self._holding_up is not None:
             return None
-        for heap in (self._backoff, self._errors):
-            while heap and (item := self._first(heap)) and heap[0][0][0] <= self._now():
-                self._activate(item)
-        item = self._first(self._active) or self._first(self._backoff)
+        backoff, errors, now = self._backoff, self._errors, self._now()
+        while backoff and (item := self._first(backoff)) and backoff[0][0][0] <= now:
+            self._activate(item)
+        while errors and (item := self._first(errors)) and errors[0][0][0] <= now:
+            self._activate(item)
+        item = self._first(self._active) or self._first(backoff)
         return None if item is None else self._take(item, "trying")
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether `pop` may return a pod."""
-        if self._holding_up is not None:
-            return False
-        return bool(self._first(self._active) or self._first(self._backoff) or self._errors)
 
     def take_out(self, uid: str) -> None:
         """Remove a pod out of order: it is tried together with another of its gang."""
@@ -223,7 +218,10 @@ class SchedulingQueue:
 
         `helps` says whether this very change may help a pod.
         """
-        held, changes = self._holding_up, change.value
+        held = self._holding_up
+        if held is None and not self._failed:
+            return 0
+        changes = change.value
         if held is not None and self._failures[held.kind].awaits & changes:
             self._holding_up = None
             return 1

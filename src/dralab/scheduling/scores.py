@@ -20,7 +20,7 @@ from dralab.scheduling.node_columns import Numbers
 from dralab.scheduling.node_rules import NodeRules
 from dralab.scheduling.nodes import Mask, NodeTable, Scores
 from dralab.scheduling.pods import PodInfo, SpreadRule, changed
-from dralab.scheduling.shares import Shares
+from dralab.scheduling.shares import Shares, having
 from dralab.scheduling.topology import counted_nodes, per_domain, spread_out
 from dralab.values.records import dataclass
 
@@ -284,7 +284,7 @@ class NodeChoice:
 
 def with_gpus(pod: PodInfo, shares: Shares, taken: tuple[int, ...]) -> PodInfo:
     """Return a pod that has shares of these GPUs of its node."""
-    return changed(pod, shares=shares._replace(taken=taken))
+    return changed(pod, shares=having(shares, taken))
 
 
 KUBERNETES: Final = NodeChoice()

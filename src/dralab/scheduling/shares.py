@@ -4,6 +4,7 @@ A share is thousandths of one GPU. Such GPUs are no devices of resource.k8s.io: 
 clusters that share GPUs have them (Alibaba's openb), and nodes without them take no room here.
 """
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,6 +14,8 @@ Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 WHOLE: Final = 1000
+# Pods that ask alike often have the GPUs of the same numbers.
+MOST_SHARES: Final = 1 << 14
 # How many GPUs a pod has is a bit of 64.
 KIND_BITS: Final = 6
 # The label of a node with such GPUs: how many, and of which model.
@@ -34,6 +37,12 @@ class Shares(NamedTuple):
     def is_part(self) -> bool:
         """Whether it is a part of one GPU."""
         return self.gpus == 1 and self.milli < WHOLE
+
+
+@lru_cache(maxsize=MOST_SHARES)
+def having(shares: Shares, taken: tuple[int, ...]) -> Shares:
+    """Return shares of these GPUs."""
+    return shares._replace(taken=taken)
 
 
 def shared_gpus(gpus: int, model: str) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Nodes and pods of a scenario as objects that any scheduler understands."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from dralab.kernel.clock import rfc3339
@@ -15,6 +16,8 @@ MODEL_LABEL: Final = "nvidia.com/gpu.product"
 GPU_DRIVER: Final = "gpu.simulation.dralab.dev"
 GPU_CLASS: Final = "gpu"
 GPU_PREFIX: Final = "gpu-"
+# GPUs that a pod has on a node come again and again.
+MOST_NAMES: Final = 1 << 12
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 
 
@@ -202,3 +205,13 @@ def gpu_claim_of(
         "metadata": {"name": name, "namespace": namespace, "uid": name},
         "spec": {"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}},
     }
+
+
+@lru_cache(maxsize=MOST_NAMES)
+def gpu_names(numbers: tuple[int, ...]) -> tuple[str, ...]:
+    """Return the names of GPUs of a node.
+
+    >>> gpu_names((0, 3))
+    ('gpu-0', 'gpu-3')
+    """
+    return tuple([f"{GPU_PREFIX}{number}" for number in numbers])

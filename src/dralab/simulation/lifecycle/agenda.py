@@ -22,11 +22,9 @@ class Agenda:
 
     def __init__(self, events: Events) -> None:
         self.events = events
+        # Returns the time of the clock.
+        self.now: Callable[[], int] = events.clock.now
         self.methods: dict[str, Callable[..., None]] = {}
-
-    def now(self) -> int:
-        """Return the time of the clock."""
-        return self.events.now()
 
     def next_time(self) -> int | None:
         """Return when the next entry happens."""
@@ -64,4 +62,8 @@ class _Due:
     detail: Mapping[str, int] | None
 
     def __call__(self) -> None:
-        self.agenda.methods[self.what](self.whom, **(self.detail or {}))
+        method = self.agenda.methods[self.what]
+        if self.detail is None:
+            method(self.whom)
+        else:
+            method(self.whom, **self.detail)

@@ -23,24 +23,14 @@ def pod_task(
     served: int = 0,
 ) -> Task:
     """Return the pod's result; times are nanoseconds since the run began."""
+    name = pod.name if pod.namespace == "default" else pod.key
+    width = max(1, -(-pod.request.cpu // 1000))
+    wanted = 0 if pod.until is None else pod.until - pod.arrives
+    # By position, which takes a fifth of the time: there may be a million.
     return Task(
-        id=pod.name if pod.namespace == "default" else pod.key,
-        user=pod.user,
-        state=state,
-        submitted=pod.arrives,
-        bound=bound,
-        started=started,
-        ended=ended,
-        width=max(1, -(-pod.request.cpu // 1000)),
-        lanes=tuple(lanes),
-        gpu_milli=pod.request.demand,
-        reason=reason,
-        evictions=evictions,
-        wasted=wasted,
-        idle=idle,
-        served=served,
-        wanted=0 if pod.until is None else pod.until - pod.arrives,
-    )
+        name, pod.user, state, pod.arrives, bound, started, ended, width, tuple(lanes),
+        pod.request.demand, reason, evictions, wasted, idle, served, wanted,
+    )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -154,16 +144,13 @@ class TaskRecord:
             ran, work = self._ran(now, life)
             idle += ran - work
             served += work if self.pod.until is not None else 0
-        bound, started, ended = (
-            None if when is None else when - begin
-            for when in (self.bound, self.started, self.ended)
-        )
+        bound, started, ended = self.bound, self.started, self.ended
         return pod_task(
             self.pod,
             state=self.state,
-            bound=bound,
-            started=started,
-            ended=ended,
+            bound=None if bound is None else bound - begin,
+            started=None if started is None else started - begin,
+            ended=None if ended is None else ended - begin,
             lanes=lanes,
             reason=self.reason or reason,
             evictions=self.evictions,

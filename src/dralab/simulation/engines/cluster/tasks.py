@@ -78,13 +78,14 @@ class ClusterTasks:
 
     def count_held(self, task: ClusterTask, sign: int) -> None:
         """Count the resources that a task takes when bound, or releases."""
-        request = task.pod.request
+        pod = task.pod
+        gpu = sign * pod.request.demand
         self.running += sign
-        self.cpu += sign * request.cpu
-        self.memory += sign * task.pod.memory
-        self.gpu += sign * request.demand
+        self.cpu += sign * pod.request.cpu
+        self.memory += sign * pod.memory
+        self.gpu += gpu
         if self.gpus is not None:
-            self.gpus.count_held(task, sign)
+            self.gpus.count_held(task, sign, gpu)
 
     def evict(self, task: ClusterTask) -> None:
         """Count a run that was lost."""
@@ -116,10 +117,11 @@ class ClusterTasks:
         place = {lane: index for index, lane in enumerate(lanes)}
 
         for task in self.records:
-            names = (f"{task.node}/{device}" for device in task.devices)
-            devices = [name for name in names if name in place]
-            used = devices or ([task.node] if task.node in place else [])
-            yield task.task(sorted(place[name] for name in used), now, life, begin=begin)
+            names = [f"{task.node}/{device}" for device in task.devices]
+            used = [place[name] for name in names if name in place]
+            if not used and task.node in place:
+                used = [place[task.node]]
+            yield task.task(sorted(used), now, life, begin=begin)
 
 
 class GpuUsage:
@@ -162,14 +164,14 @@ class GpuUsage:
         left = columns.left[number, : columns.number[number]].tolist()
         return tuple(left), columns.models[columns.model[number]]
 
-    def count_held(self, task: ClusterTask, sign: int) -> None:
-        """Count the resources that a task takes or releases."""
-        request = task.pod.request
+    def count_held(self, task: ClusterTask, sign: int, gpu: int) -> None:
+        """Count the resources that a task takes or releases; `gpu` is what changes, in milli."""
         if self._room is None:
             model = self._models.get(task.node)
             if model is not None:
-                self.types[model] += sign * request.demand
+                self.types[model] += gpu
             return
+        request = task.pod.request
         number = self._number.get(task.node)
         if number is None:
             return
@@ -177,7 +179,7 @@ class GpuUsage:
         shares = _shares_of(request, task.devices, node.gpus)
         self._room.take(number, request.cpu, shares, sign)
         if shares.taken:
-            self.types[node.model] += sign * request.demand
+            self.types[node.model] += gpu
 
 
 @lru_cache(maxsize=1 << 16)

@@ -31,7 +31,7 @@ from dralab.simulation.engines.fast.admitted import AdmittedObjects, PodRefusedE
 from dralab.simulation.engines.fast.claim_book import ClaimBook
 from dralab.simulation.engines.fast.nodes import RunNodes
 from dralab.simulation.engines.fast.object_feed import ObjectFeed
-from dralab.simulation.engines.objects import GPU_PREFIX
+from dralab.simulation.engines.objects import gpu_names
 from dralab.simulation.lifecycle.agenda import Agenda
 from dralab.simulation.lifecycle.model import Quotas, RunConditions
 from dralab.simulation.lifecycle.pod_lives import PodLives
@@ -289,7 +289,7 @@ class FastSimulation:
 
     def _decide(self) -> bool:
         """Try the next pod; False if there is none."""
-        self._woken = self.queue.is_ready and self.attempts.next()
+        self._woken = self.attempts.next()
         return self._woken
 
     def changed(
@@ -344,11 +344,11 @@ class FastSimulation:
                 self.waiting.wake_for_claim(shared)
         devices = tuple([name for plan in placement.plans for name in plan.devices])
         if pod.shares is not None:
-            devices += tuple(f"{GPU_PREFIX}{gpu}" for gpu in pod.shares.taken)
+            devices += gpu_names(pod.shares.taken)
         # Many pods have devices of the same names.
         task.devices = self._devices.setdefault(devices, devices)
         # What its own claims hold is known from them.
-        kept = tuple(plan for plan in placement.plans if not self.claims.is_made_for(pod, plan))
+        kept = tuple([plan for plan in placement.plans if not self.claims.is_made_for(pod, plan)])
         self.placed[pod.uid] = (
             placement
             if len(kept) == len(placement.plans)
