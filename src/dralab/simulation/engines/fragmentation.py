@@ -198,8 +198,8 @@ class FragmentationLedger:
     def __init__(self, table: NodesWithGpus, pods: Iterable[PodRequest]) -> None:
         self.table = table
         self._typical = typical_pods(pods)
-        self._models = len(table.gpus.models)
-        self.fragmentation = Fragmentation(self._typical, table.gpus.models)
+        self._models, self._models_known = table.gpus.models, len(table.gpus.models)
+        self.fragmentation = Fragmentation(self._typical, self._models)
         # `scale` times F is whole, so that sums do not depend on when they were brought up to date.
         self._whole: list[int] = []
         self._sum = 0
@@ -218,12 +218,12 @@ class FragmentationLedger:
         if before == self._seen:
             return self._sum / scale
         rows = touched.since(before)
-        if len(self._whole) != table.size or len(table.gpus.models) > self._models:
+        if len(self._whole) != table.size or len(self._models) > self._models_known:
             rows = None
         if rows is None:
             # Nodes of a pool may have come, with GPUs of a model that no other node has.
-            self._models = len(table.gpus.models)
-            self.fragmentation = Fragmentation(self._typical, table.gpus.models)
+            self._models_known = len(self._models)
+            self.fragmentation = Fragmentation(self._typical, self._models)
             self._by_amounts.clear()
             columns = table.shared_gpus()
             lost = self.fragmentation.of_states(table.free("cpu"), columns.left, columns.model)
