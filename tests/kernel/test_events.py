@@ -84,3 +84,22 @@ def test_what_comes_before_a_priority_is_of_this_instant_and_not_cancelled():
     assert not events.next_before(BEGINNING)
     cancelled.cancel()
     assert not events.next_before(DECIDING)
+
+
+@given(PLAN, PLAN)
+def test_events_of_far_times_come_in_the_same_order(plan, late):
+    events, seen, far = Events(), [], 1 << 41
+
+    def put_in(plan, first):
+        for number, (when, priority) in enumerate(plan, first):
+            item = when * far, priority, number
+            events.at(item[0], lambda item=item: seen.append(item), priority=priority)
+
+    put_in(plan, 0)
+    order = [event.when for event in events.pending()]
+    events.at(2 * far, lambda: put_in([(when + 2, each) for when, each in late], 100), priority=-1)
+    events.run()
+    expected = [(when * far, priority, number) for number, (when, priority) in enumerate(plan)]
+    assert order == [when for when, *_ in sorted(expected)]
+    expected += [((when + 2) * far, each, number) for number, (when, each) in enumerate(late, 100)]
+    assert seen == sorted(expected)

@@ -51,6 +51,27 @@ def test_the_checker_of_gymnasium_passes(decide):
 
 
 @pytest.mark.parametrize("decide", ["place", "queue"])
+def test_an_episode_is_that_of_a_new_environment(decide):
+    def seen(env, steps):
+        observation, info = env.reset(seed=5)
+        found = [(observation, info["action_mask"])]
+        for _ in range(steps):
+            observation, _, over, _, info = env.step(first(info["action_mask"]))
+            found.append((observation, info["action_mask"]))
+            if over:
+                break
+        return found
+
+    env = DevicesEnv(SMALL, decide=decide)
+    env.reset(seed=1)
+    for _ in range(20):  # pods run when the next episode begins
+        env.step(0)
+    assert env._ends
+    for old, new in zip(seen(env, 99), seen(DevicesEnv(SMALL, decide=decide), 99), strict=True):
+        np.testing.assert_equal(old, new)
+
+
+@pytest.mark.parametrize("decide", ["place", "queue"])
 def test_the_rewards_are_the_mean_wait(decide):
     env = DevicesEnv(SMALL, decide=decide)
     actions, total = played(env)

@@ -15,7 +15,7 @@ from dralab.scheduling.demands import DemandReader, PodDemand
 from dralab.scheduling.devices import ClusterDevices
 from dralab.scheduling.nodes import NodeTable
 from dralab.scheduling.pods import changed, pod_info
-from dralab.scheduling.shares import Shares
+from dralab.scheduling.shares import Shares, shared_gpus
 from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
 from smallselectors import SmallEnvironment
 
@@ -162,6 +162,47 @@ def test_amounts_that_follow_others_are_those_that_are_counted_anew(seed):
         # Equal amounts are one object, and one object stands for equal amounts.
         assert known.setdefault(content, table.amounts(row)) is table.amounts(row)
     assert len(set(known.values())) == len(known)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_columns_that_are_written_late_hold_what_pods_have_left(seed):
+    chance, table = random.Random(seed), NodeTable()
+    left, there = {}, []
+    for number in range(4):
+        table.put_node(worker(f"n{number}", cpu="64", labels=shared_gpus(2, "A")))
+        left[number] = [64_000, 1_000, 1_000]
+    for step in range(600):
+        row = chance.randrange(4)
+        if there and chance.random() < len(there) / 16:
+            row, uid, cpu, taken = there.pop(chance.randrange(len(there)))
+            table.remove_pod(f"n{row}", uid)
+            sign = 1
+        else:
+            cpu, uid, taken, sign = (
+                chance.choice([1, 2]),
+                f"p{step}",
+                chance.choice([(0,), (1,)]),
+                -1,
+            )
+            info = pod_info(pod(uid, requests={"cpu": str(cpu)}))
+            info = changed(info, uid=uid, shares=Shares(1, 100, "", taken))
+            table.add_pod(f"n{row}", info)
+            there.append((row, uid, cpu, taken))
+        table.amounts(row)
+        left[row][0] += sign * 1_000 * cpu
+        left[row][1 + taken[0]] += sign * 100
+        if step == 300:
+            table.put_node(
+                worker("n1", cpu="65", extra={"example.com/other": "1"}, labels=shared_gpus(2, "A"))
+            )
+            left[1][0] += 1_000
+        if chance.random() < 0.1:
+            assert table.free("cpu").tolist() == [left[row][0] for row in range(4)]
+            assert table.scored_free()[0].tolist() == table.free("cpu").tolist()
+            assert table.gpus.left[:4].tolist() == [left[row][1:] for row in range(4)]
+            kinds = [any(row == on for on, *_ in there) for row in range(4)]
+            assert table.gpus.kinds[:4].tolist() == kinds
+    assert table._known_amounts
 
 
 def test_a_log_of_rows_forgets_the_oldest_and_says_so():

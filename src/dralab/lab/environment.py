@@ -4,7 +4,7 @@ Where a task fits is what dralab's scheduler says; time passes from event to eve
 """
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, Final, Literal
 
@@ -15,17 +15,19 @@ from numpy.typing import NDArray
 
 from dralab.lab.runs import load
 from dralab.scenarios.errors import InputError
-from dralab.scheduling.demands import PodDemand
+from dralab.scheduling.demands import NOTHING_WANTED
 from dralab.scheduling.kinds import KindScores
+from dralab.scheduling.node_columns import MOST_AMOUNTS, NodeAmounts
 from dralab.scheduling.pods import PodInfo, changed
 from dralab.scheduling.scores import KeptScores
-from dralab.scheduling.shares import WHOLE
+from dralab.scheduling.shares import WHOLE, having
 from dralab.scheduling.state import PodPlacement
 from dralab.simulation.engines.fast.admitted import sharing_pod
 from dralab.simulation.engines.fast.choices import First
 from dralab.simulation.engines.fast.inventory import Inventory, empty_state
 from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.scenario.scenario import Scenario
+from dralab.simulation.workloads.openb import GpuNode, PodRequest
 
 # What is used without a scenario: about 90 % of the GPUs are asked for.
 BUSY: Final[Mapping[str, Any]] = {
@@ -81,6 +83,8 @@ class DevicesEnv(gymnasium.Env[dict[str, Floats], np.int64]):
         self._scenario = scenario
         self._places = decide == "place"
         self._window = 1 if self._places else window
+        self._fleet: Sequence[GpuNode] | None = None
+        self._made = 0
         self._begin(0)
         count = len(self._names)
         self.observation_space = spaces.Dict(
@@ -129,42 +133,51 @@ class DevicesEnv(gymnasium.Env[dict[str, Floats], np.int64]):
     def _begin(self, seed: int) -> None:
         found = load(self._scenario, scheduler="firstfit", seed=seed)
         self._tasks = sorted(_plain(found), key=lambda pod: pod.arrives)
-        self._state = empty_state(lambda _: None)
-        Inventory(found.fleet.nodes, "shares").load(self._state, lambda _: None)
-        self._state.choice = First()
-        self._scores = KindScores(self._state)
-        table = self._state.table
-        self._names = list(table.names)
-        self._kinds = {
-            key: sharing_pod(pod.name, pod.request, pod.memory)
-            for pod in self._tasks
-            for key in [(pod.request, pod.memory)]
-        }
-        self._kind_of: dict[int, tuple[int, PodDemand]] = {}
-        for info in self._kinds.values():
-            demand = PodDemand()
-            self._kind_of[id(info)] = id(info), demand
-        self._infos = [self._kinds[pod.request, pod.memory] for pod in self._tasks]
+        self._empty_nodes(found.fleet.nodes)
+        kinds = self._kinds
+        for pod in self._tasks:
+            if (pod.request, pod.memory) not in kinds:
+                kinds[pod.request, pod.memory] = sharing_pod(pod.name, pod.request, pod.memory)
+        self._infos = [kinds[pod.request, pod.memory] for pod in self._tasks]
         self._mean = sum(pod.duration or 0 for pod in self._tasks) / len(self._tasks)
         self._scale = self._mean * len(self._tasks)
+        self._features = self._features_of_tasks()
+        self._now = self._waited = self._next = 0
+        self._waiting: dict[int, None] = {}
+        self._waiting_of: dict[int, dict[int, None]] = {
+            kind: {} for kind in dict.fromkeys(map(id, self._infos))
+        }
+        self._declined: set[int] = set()
+        # The kinds that fit nowhere: a start only takes room, so they wait for an end.
+        self._without_room: set[int] = set()
+        self._shown: list[int] = []
+        self._first: list[int] = []
+        self._mask: Mask = np.zeros(0, dtype=np.int8)
+
+    def _empty_nodes(self, nodes: Sequence[GpuNode]) -> None:
+        """Begin with empty nodes; what is known of equal ones stays for the next episodes."""
+        if nodes == self._fleet:
+            for _, task, placed in self._ends:
+                self._remove(task, placed)
+            self._ends.clear()
+            return
+        self._fleet = nodes
+        self._state = empty_state(lambda _: None)
+        Inventory(nodes, "shares").load(self._state, lambda _: None)
+        self._state.choice = First()
+        self._scores = KindScores(self._state)
+        self._ends: list[tuple[int, int, PodPlacement]] = []
+        table = self._state.table
+        self._names = list(table.names)
         self._cpu, self._memory = (
             np.maximum(table.allocatable(name), 1) for name in ("cpu", "memory")
         )
         self._gpus = table.shared_gpus().left.shape[1]
         self._nodes = np.zeros((len(self._names), 2 + self._gpus), dtype=np.float32)
+        self._rows: dict[NodeAmounts, Floats] = {}
         self._seen = -1
+        self._kinds: dict[tuple[PodRequest, int], PodInfo] = {}
         self._spare: dict[tuple[int, tuple[int, ...]], list[PodInfo]] = {}
-        self._features = self._features_of_tasks()
-        self._now = self._waited = self._next = 0
-        self._waiting: dict[int, None] = {}
-        self._waiting_of: dict[int, dict[int, None]] = {kind: {} for kind in self._kind_of}
-        self._declined: set[int] = set()
-        # The kinds that fit nowhere: a start only takes room, so they wait for an end.
-        self._without_room: set[int] = set()
-        self._ends: list[tuple[int, int, PodPlacement]] = []
-        self._shown: list[int] = []
-        self._first: list[int] = []
-        self._mask: Mask = np.zeros(0, dtype=np.int8)
 
     def _features_of_tasks(self) -> Floats:
         cpu, memory = float(self._cpu.max()), float(self._memory.max())
@@ -192,9 +205,7 @@ class DevicesEnv(gymnasium.Env[dict[str, Floats], np.int64]):
             self._now = when
             while self._ends and self._ends[0][0] <= when:
                 _, task, placed = heapq.heappop(self._ends)
-                self._state.forget_placement(placed)
-                taken = () if placed.pod.shares is None else placed.pod.shares.taken
-                self._spare[id(self._infos[task]), taken].append(placed.pod)
+                self._remove(task, placed)
                 self._declined.clear()
                 self._without_room.clear()
             while self._next < len(self._tasks) and self._tasks[self._next].arrives <= when:
@@ -224,8 +235,10 @@ class DevicesEnv(gymnasium.Env[dict[str, Floats], np.int64]):
             room = self._room(self._infos[task])
             if room is not None:
                 self._shown = [task]
-                self._mask = np.ones(len(room) + 1, dtype=np.int8)
-                np.greater_equal(room, 0, out=self._mask[:-1], casting="unsafe")
+                fits = np.empty(len(room) + 1, dtype=bool)
+                np.greater_equal(room, 0, out=fits[:-1])
+                fits[-1] = True
+                self._mask = fits.view(np.int8)
                 return True
         return False
 
@@ -254,13 +267,12 @@ class DevicesEnv(gymnasium.Env[dict[str, Floats], np.int64]):
         """
         if id(info) in self._without_room:
             return None
-        kind, demand = self._kind_of[id(info)]
-        found = self._scores.scores_of(kind, info, demand)
+        found = self._scores.scores_of(id(info), info, NOTHING_WANTED)
         if found is None:
             raise RuntimeError(f"pods of plain amounts are kept, and {info.key} is not")
         if found[found.argmax()] >= 0:
             return found
-        self._without_room.add(kind)
+        self._without_room.add(id(info))
         return None
 
     def _start(self, task: int, row: int) -> None:
@@ -271,13 +283,19 @@ class DevicesEnv(gymnasium.Env[dict[str, Floats], np.int64]):
         if spare:
             pod = spare.pop()
         else:
-            shares = None if shares is None else shares._replace(taken=taken)
-            pod = changed(info, uid=str(task), shares=shares)
+            self._made += 1
+            shares = None if shares is None else having(shares, taken)
+            pod = changed(info, uid=str(self._made), shares=shares)
         placed = PodPlacement(pod, self._names[row])
         self._state.assume_placement(placed)
         del self._waiting[task]
         del self._waiting_of[id(info)][task]
         heapq.heappush(self._ends, (self._now + (self._tasks[task].duration or 0), task, placed))
+
+    def _remove(self, task: int, placed: PodPlacement) -> None:
+        self._state.forget_placement(placed)
+        taken = () if placed.pod.shares is None else placed.pod.shares.taken
+        self._spare[id(self._infos[task]), taken].append(placed.pod)
 
     # --- what an agent sees
 
@@ -294,16 +312,24 @@ class DevicesEnv(gymnasium.Env[dict[str, Floats], np.int64]):
 
     def _look_at_nodes(self) -> None:
         """Take over what has changed on nodes since the last look."""
-        table = self._state.table
+        table, nodes, known = self._state.table, self._nodes, self._rows
         rows, self._seen = table.touched.since(self._seen), table.touched.position
-        changed_rows = range(len(self._names)) if rows is None else set(rows)
-        cpu, memory, left, nodes = (
-            table.free("cpu"), table.free("memory"), table.gpus.left, self._nodes
-        )  # fmt: skip
-        for row in changed_rows:
-            nodes[row, 0] = cpu[row] / self._cpu[row]
-            nodes[row, 1] = memory[row] / self._memory[row]
-            np.multiply(left[row, : self._gpus], 1 / WHOLE, out=nodes[row, 2:], casting="unsafe")
+        for row in range(len(self._names)) if rows is None else rows:
+            amounts = table.amounts(row)
+            seen = known.get(amounts)
+            if seen is None:
+                if len(known) >= MOST_AMOUNTS:
+                    known.clear()
+                seen = known[amounts] = self._row_of(row)
+            nodes[row] = seen
+
+    def _row_of(self, row: int) -> Floats:
+        """Return the parts of a node that are left."""
+        table = self._state.table
+        left = table.gpus.left[row, : self._gpus] * (1 / WHOLE)
+        cpu, memory = table.free("cpu")[row], table.free("memory")[row]
+        parts = [cpu / self._cpu[row], memory / self._memory[row], *left]
+        return np.array(parts, dtype=np.float32)
 
     def _info(self) -> dict[str, Any]:
         return {"action_mask": self._mask, "time": self._now / 1e9, "waiting": len(self._waiting)}

@@ -289,7 +289,7 @@ class FastSimulation:
 
     def _decide(self) -> bool:
         """Try the next pod; False if there is none."""
-        self._woken = self.attempts.next()
+        self._woken = bool(self.queue) and self.attempts.next()
         return self._woken
 
     def changed(
