@@ -7,6 +7,7 @@ from dralab.simulation.dispatch import begin, measured
 from dralab.simulation.results import metrics
 from dralab.simulation.scenario import scenario as scenarios
 from dralab.simulation.scenario.schedulers import FAST, OWN, PODS
+from fakelab import EXAMPLES
 
 GPUS = "{name: gpu, cpu: 64, gpus: 4, model: H100, max: 3, price: 30, startup: 4m}"
 JOB = """
@@ -480,3 +481,10 @@ def test_what_is_wrong_with_a_node_pool_is_said(tmp_path, text, problem):
     )
     with pytest.raises(InputError, match=problem):
         scenarios.load(path)
+
+
+def test_an_autoscaler_scores_nodes_as_kubernetes_whatever_the_policy_of_pods():
+    path = EXAMPLES / "59-autoscaling/day.yaml"
+    result = begin(scenarios.load(path, scheduler="firstfit")).go()
+    assert {task.state for task in result.tasks} == {"Succeeded"}
+    assert len(result.nodes) > 1

@@ -106,11 +106,13 @@ class Autoscaler(ABC):
         """
         with self.host.model({each.name for each in self.machines.to_come}) as model:
             state = model.state
-            before, state.choice = state.choice, FirstByName(state.table)
+            before = state.choice, state.kinds
+            # Scores that are kept are those of the other choice.
+            state.choice, state.kinds = FirstByName(state.table), None
             try:
                 yield model
             finally:
-                state.choice = before
+                state.choice, state.kinds = before
 
     def room(self, pool: str) -> int:
         """Return how many more nodes a pool may have."""
