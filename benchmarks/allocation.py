@@ -224,7 +224,7 @@ def unlike() -> None:
             placed = fleet.allocate([claim(0, profile(chance.choice(names)))], 1 << number)
             if isinstance(placed, DevicePlacement) and chance.random() < 0.3:
                 fleet.release(placed.allocations[0])
-    states = len({id(state) for state in fleet.use.states})
+    states = len({id(each.state) for each in fleet.use.occupancies})
     one = [claim(number, profile(chance.choice(MIX)[0])) for number in range(8_000)]
     served, figure = rate(fleet.copied(), one)
     say(f"MIG, 1,000 nodes in {states} different states, {served:,} claims", f"{figure:,.0f}/s")

@@ -34,6 +34,10 @@ def busy_fleet(seed, *, network=True):
     return chance, nodes, slices, fleet, held, asked
 
 
+def in_use(fleet):
+    return [(each.held, each.whole, each.sharers) for each in fleet.use.occupancies]
+
+
 def fits(fleet, number, claims):
     return isinstance(fleet.find_on_node(number, claims), list)
 
@@ -46,14 +50,14 @@ def test_claims_fit_without_others_where_they_do_once_those_are_gone(seed):
     for each in held:
         if not any(each is one for one in gone):
             after.mark_in_use(each)
-    before = list(fleet.use.held), list(fleet.use.whole), dict(fleet.use.sharers)
+    before = in_use(fleet)
     for number, claims in itertools.product(range(len(nodes)), asked):
         found = fits_without(fleet, number, claims, gone)
         assert found in {None, fits(after, number, claims)}
         if found is None and fleet.node_state(number) is not None:
             assert not fits(after, number, claims)  # A selector fails.
         assert fits_without(fleet, number, claims, ()) in {None, fits(fleet, number, claims)}
-    assert before == (list(fleet.use.held), list(fleet.use.whole), dict(fleet.use.sharers))
+    assert before == in_use(fleet)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

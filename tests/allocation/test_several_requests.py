@@ -8,6 +8,7 @@ from builders import ask, claim, counter_set, device, device_class, node, pool, 
 from dralab.allocation import v1
 from dralab.allocation.fleet import Fleet
 from dralab.allocation.inventory import plans
+from dralab.allocation.inventory.occupancy import nothing_in_use
 from dralab.allocation.inventory.placements import DevicePlacement
 from dralab.allocation.pools import SliceCatalog
 from dralab.allocation.problem import Problem
@@ -118,12 +119,13 @@ def test_equal_states_of_a_pool_are_one_object_however_they_came_about(seed):
             fleet.release(held.pop(chance.randrange(len(held))))
         other = Fleet([node("node-1")], slices, CLASSES)
         other.pools = other.use.pools = fleet.pools
-        other.use.states = [record.shape.empty for record in fleet.pools.records]
+        other.use.occupancies = [nothing_in_use(record.shape) for record in fleet.pools.records]
         for each in chance.sample(held, len(held)):
             other.mark_in_use(each)
-        assert other.use.states == fleet.use.states
-        (state,), devices = fleet.use.states, fleet.pools.records[0].shape.node_devices
-        fitting = devices.fitting(state.state) & ~fleet.use.held[0]
+        assert other.use.occupancies == fleet.use.occupancies
+        (used,), devices = fleet.use.occupancies, fleet.pools.records[0].shape.node_devices
+        state = used.state
+        fitting = devices.fitting(state.state) & ~used.held
         assert state.free == fitting & fleet.pools.records[0].shape.everything
     assert held
 

@@ -15,7 +15,8 @@ from dralab.allocation.allocator import allocate
 from dralab.allocation.outcome import Allocated, Unsatisfiable
 from dralab.allocation.problem import Problem
 from dralab.allocation.selectors import CelSelectorCompiler
-from dralab.scheduling.demands import ClaimDemand, PodDemand
+from dralab.scheduling.claims import ClaimDemand
+from dralab.scheduling.demands import PodDemand
 from dralab.scheduling.devices import ClusterDevices
 from dralab.scheduling.nodes import NodeTable
 

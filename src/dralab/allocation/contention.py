@@ -103,7 +103,7 @@ def _overdrawn_group(fleet: Fleet, index: int, inside: int) -> set[DeviceId]:
         return set()
     remaining: Remaining | None = devices.counter_groups[own.counter_group].total
     members = devices.members[own.counter_group]
-    for number in bits(members & fleet.use.held[index]):
+    for number in bits(members & fleet.use.occupancies[index].held):
         consumption = devices.consumptions[number]
         if consumption is not None and remaining is not None:
             remaining = remaining.without(consumption)

@@ -14,13 +14,15 @@ import orjson
 from dralab.allocation import v1
 from dralab.allocation.allocator import DEFAULT_BUDGET, allocate_on, numbered_shares
 from dralab.allocation.inventory.feasible_nodes import FeasibleNodes
-from dralab.allocation.inventory.holdings import PoolUse
-from dralab.allocation.inventory.node_answers import NodeAnswers, StateNumbers
-from dralab.allocation.inventory.placements import DevicePlacement, PlannedAllocation, Taking
+from dralab.allocation.inventory.holdings import Held, PoolUse
+from dralab.allocation.inventory.node_answers import NodeAnswers
+from dralab.allocation.inventory.placements import DevicePlacement, NodePools, PlannedAllocation
 from dralab.allocation.inventory.plan_results import ERROR, Plan, PlanFailure, Planned
 from dralab.allocation.inventory.plans import ClaimKind, NodeShape, paths_read_by
-from dralab.allocation.inventory.pool_states import NOWHERE
+from dralab.allocation.inventory.pool_records import PoolRecord
+from dralab.allocation.inventory.pool_states import NOWHERE, PoolState
 from dralab.allocation.inventory.pools_in_use import PoolsInUse
+from dralab.allocation.inventory.row_log import RowLog
 from dralab.allocation.outcome import Allocated, Unknown, Unsatisfiable
 from dralab.allocation.policy.choosing import likely_requests
 from dralab.allocation.policy.policies import Policy
@@ -37,7 +39,7 @@ from dralab.allocation.problem import (
 from dralab.allocation.results import ShareIds
 from dralab.allocation.search.node_devices import bits
 from dralab.allocation.selectors import CelSelectorCompiler
-from dralab.objects.claims import Holding, holds
+from dralab.objects.claims import holds
 from dralab.values.json_types import JsonObject
 from dralab.values.labels import SelectorError
 
@@ -45,11 +47,11 @@ from dralab.values.labels import SelectorError
 MOST_KINDS: Final = 20_000
 # Shapes of nodes likewise: drivers that change their slices make new ones for ever.
 MOST_NODE_SHAPES: Final = 20_000
+# Of so many nodes at once it is not worth noting which ones they are.
+MANY_NODES: Final = 1_024
 MISSING: Final = PlanFailure(unknown=True)
 # What a claim gets: what was planned, or, where a node had to be searched, what is written.
 Allocation = PlannedAllocation | dict[str, Any]
-# What a claim holds.
-Held = PlannedAllocation | Iterable[Holding]
 
 
 class Fleet:
@@ -86,7 +88,9 @@ class Fleet:
         self._kinds: dict[object, ClaimKind] = {}
         self.feasible_nodes = FeasibleNodes(len(self.nodes))
         self.rankings: dict[Policy, Ranking] = {}
-        self.state_numbers = StateNumbers()
+        # Nodes whose devices have changed since somebody asked for `answers`.
+        self.changed_nodes = RowLog()
+        self._notes_changes = False
         self._version = 0
         for wire in classes:
             self.put_class(wire)
@@ -123,8 +127,8 @@ class Fleet:
         self.number_of[node.name] = number
         self.pools.put_node(number, node)
         self.sees[number] = self.pools.seen_by(number, node)
-        self.state_numbers.forget_nodes(1 << number)
         self.feasible_nodes.add_node(number)
+        self._note_changed(number)
         self.rankings = {}
 
     def remove_node(self, number: int) -> None:
@@ -135,7 +139,7 @@ class Fleet:
         self.pools.remove_node(number)
         self.nodes[number], self.sees[number], self.shape_of[number] = NOWHERE, (), None
         self.feasible_nodes.remove_node(number)
-        self.state_numbers.forget_nodes(1 << number)
+        self._note_changed(number)
         self.rankings = {}
 
     def _load(self, slices: Iterable[Any]) -> None:
@@ -221,7 +225,7 @@ class Fleet:
         self._node_shapes = {}
         self.shape_of = [None] * len(self.nodes)
         self.use.reshape()
-        self.state_numbers.forget_all()
+        self.changed_nodes.add_all()
         self.rankings = {}
 
     def allocate(
@@ -284,19 +288,28 @@ class Fleet:
 
         They get a policy's choice, where one is given that can rank the node.
         """
-        kind = self.kind(claims)
+        return self.find_for_kind(number, self.kind(claims), lambda: claims, policy)
+
+    def find_for_kind(
+        self,
+        number: int,
+        kind: ClaimKind,
+        claims: Callable[[], Sequence[JsonObject]],
+        policy: Policy | None = None,
+    ) -> Sequence[Allocation] | Unsatisfiable | Unknown:
+        """Return the same for claims of a kind; they are read where a plan is not enough."""
         if kind.refused is not None:
-            return self._refusal(claims)
+            return self._refusal(claims())
         if policy is not None:
-            chosen = self.cheapest(policy, claims, 1 << number)
-            if chosen is not None:
+            chosen = self._ranking(policy).best(kind, 1 << number)
+            if isinstance(chosen, tuple):
                 return self._planned(*chosen)
         plan = self._plan(number, kind)
         if type(plan) is Plan:
             return self._planned(number, plan)
         if plan is None:
             return Unsatisfiable()
-        return self._search(number, claims) if plan is ERROR else Unknown(budget=self.budget)
+        return self._search(number, claims()) if plan is ERROR else Unknown(budget=self.budget)
 
     def _allocate_by(
         self, policy: Policy, kind: ClaimKind, claims: Sequence[JsonObject], candidates: int | None
@@ -335,8 +348,7 @@ class Fleet:
         if shape is None or kind.refused is not None:
             return None
         planner = shape.planner(kind, self.budget)
-        states = [self.use.states[each] for each in self.sees[number]]
-        plan = planner.plan_within(states, devices)
+        plan = planner.plan_within(self._states(number), devices)
         return self._commit(number, plan) if isinstance(plan, Plan) else None
 
     def alone(self, number: int) -> bool:
@@ -350,33 +362,37 @@ class Fleet:
             shape = self.shape_of[number] = self._node_shape(number)
             if shape is None:
                 return None
-        return NodeState(shape, tuple([self.use.states[each] for each in self.sees[number]]))
+        return NodeState(shape, tuple(self._states(number)))
 
-    def answers(
-        self, claims: Sequence[JsonObject], may_try: Callable[[int], bool]
-    ) -> NodeAnswers | None:
-        """Return on which nodes the claims of a pod may find devices, while classes stay.
+    def _states(self, number: int) -> list[PoolState]:
+        """Return the states of the pools that a node sees."""
+        occupancies = self.use.occupancies
+        return [occupancies[each].state for each in self.sees[number]]
+
+    def answers(self, kind: ClaimKind, may_try: Callable[[int], bool]) -> NodeAnswers | None:
+        """Return on which nodes a kind of claims may find devices, while classes stay.
 
         None where the states of nodes do not say: a pool of several nodes changes them all. Of a
         node whose state does not say, `may_try` does.
         """
-        if not self.pools.are_of_one_node:
+        if not self.pools.are_of_one_node or kind.refused is not None:
             return None
-        kind = self.kind(claims)
-        if kind.refused is not None:
-            return None
-        return NodeAnswers(
-            lambda number: self.state_numbers.number_of(number, self.node_state),
-            lambda number: self._serves(number, kind),
-            may_try,
-        )
+        self._notes_changes = True
+        return NodeAnswers(self._likeness, lambda number: self._serves(number, kind), may_try)
+
+    def _likeness(self, number: int) -> Hashable:
+        """Return what nodes have in common that serve the same claims, as `node_state`."""
+        seen = self.sees[number]
+        if len(seen) == 1 and self.shape_of[number] is not None:
+            # Pools of one node that have the same shape make nodes of the same shape.
+            return self.use.occupancies[seen[0]].state
+        return self.node_state(number)
 
     def _serves(self, number: int, kind: ClaimKind) -> bool | None:
         """Return whether a kind finds devices on a node in this state; None: only a try tells."""
         shape = self.shape_of[number]
         if shape is not None:
-            states = list(map(self.use.states.__getitem__, self.sees[number]))
-            serves = shape.planner(kind, self.budget).serves(states)
+            serves = shape.planner(kind, self.budget).serves(self._states(number))
             if serves is not None:
                 return serves
         plan = self._plan(number, kind)
@@ -385,12 +401,27 @@ class Fleet:
     def rule_out(self, number: int, kind: Hashable) -> None:
         """Note that a kind was tried in vain on a node: until something is released there."""
         self.feasible_nodes.of_kind(kind).nodes &= ~(1 << number)
-        self.state_numbers.forget_nodes(1 << number)
+        self._note_changed(number)
 
     def _touch(self, nodes: int) -> None:
-        self.state_numbers.forget_nodes(nodes)
+        if self._notes_changes:
+            if nodes.bit_count() > MANY_NODES:
+                self.changed_nodes.add_all()
+            else:
+                for number in bits(nodes):
+                    self.changed_nodes.add_row(number)
         for ranking in self.rankings.values():
             ranking.changed |= nodes
+
+    def _touch_pool(self, record: PoolRecord) -> None:
+        if record.row < 0 or self.rankings:
+            self._touch(record.nodes)
+        else:
+            self._note_changed(record.row)
+
+    def _note_changed(self, number: int) -> None:
+        if self._notes_changes:
+            self.changed_nodes.add_row(number)
 
     def _plan(self, number: int, kind: ClaimKind) -> Planned:
         """Return the plan of a kind on a node."""
@@ -402,33 +433,27 @@ class Fleet:
         planner = shape.planners.get(kind) or shape.planner(kind, self.budget)
         seen = self.sees[number]
         if planner.only >= 0:
-            key: object = self.use.states[seen[planner.only]]
+            key: object = self.use.occupancies[seen[planner.only]].state
             found = planner.plans.get(key, MISSING)
             if found is not MISSING:
                 return found
-        states = list(map(self.use.states.__getitem__, seen))
+        states = self._states(number)
         key = planner.key(states)
         found = planner.plans.get(key, MISSING)
         return planner.plan(states, key) if found is MISSING else found
 
     def _commit(self, number: int, plan: Plan) -> DevicePlacement:
-        seen = self.sees[number]
-        self.use.take(seen, plan)
-        if self.rankings or self.state_numbers.are_read:
-            records = self.pools.records
-            for pool, _, _ in plan.after:
-                self._touch(records[seen[pool]].nodes)
-        written = [each.written for each in self._planned(number, plan)]
-        return DevicePlacement(self.nodes[number].name, written)
+        planned = self._planned(number, plan)
+        for each in planned:
+            self.hold(each)
+        return DevicePlacement(self.nodes[number].name, [each.written for each in planned])
 
     def _planned(self, number: int, plan: Plan) -> list[PlannedAllocation]:
         """Return the allocations of a plan, by claim; they are written when they are asked for."""
-        pools = list(map(self.pools.records.__getitem__, self.sees[number]))
-        name, share_ids = self.nodes[number].name, self.share_ids
-        return [
-            PlannedAllocation(plan, claim, pools, name, share_ids)
-            for claim in range(len(plan.rows))
-        ]
+        seen, share_ids = self.sees[number], self.share_ids
+        records = list(map(self.pools.records.__getitem__, seen))
+        pools = NodePools(self.nodes[number].name, seen, records)
+        return [PlannedAllocation(plan, claim, pools, share_ids) for claim in range(len(plan.rows))]
 
     def candidates_of(self, names: Iterable[str]) -> int:
         """Return the bit set of some nodes."""
@@ -452,21 +477,23 @@ class Fleet:
 
     def hold(self, held: Held) -> bool:
         """Mark devices as in use; return whether nobody held any of them."""
-        devices = self._devices_of(held)
-        are_free = self.use.are_free(devices)
-        self._touch(self.use.mark(devices))
+        occupancies, are_free = self.use.occupancies, True
+        for index, taking in self.use.taken_by(held):
+            before = occupancies[index]
+            if before.held & taking.whole or before.whole & taking.parts:
+                are_free = False  # somebody holds one of them in a way that excludes others
+            occupancies[index] = before.after(taking)
+            self._touch_pool(self.pools.records[index])
         return are_free
-
-    def _devices_of(self, held: Held) -> dict[int, Taking]:
-        if isinstance(held, PlannedAllocation):
-            return self.use.devices_planned(held)
-        return self.use.devices_of(held)
 
     def give_back(self, held: Held) -> None:
         """Let devices be free again."""
-        nodes = self.use.release(self._devices_of(held))
-        self.feasible_nodes.add_released(nodes)
-        self._touch(nodes)
+        occupancies = self.use.occupancies
+        for index, taking in self.use.taken_by(held):
+            occupancies[index] = occupancies[index].before(taking)
+            record = self.pools.records[index]
+            self.feasible_nodes.add_released(record.nodes)
+            self._touch_pool(record)
 
     def in_use(self, number: int) -> InUse:
         """Return what is in use in the pools that a node sees."""
@@ -485,7 +512,7 @@ class Fleet:
         other.sees = self.sees.copy()
         other.feasible_nodes = self.feasible_nodes.copied()
         other.rankings = {}
-        other.state_numbers = StateNumbers()
+        other.changed_nodes, other._notes_changes = RowLog(), False  # noqa: SLF001 - a copy of oneself
         other._kinds = self._kinds.copy()  # noqa: SLF001 - a copy of oneself
         return other
 

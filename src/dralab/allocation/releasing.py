@@ -23,7 +23,7 @@ def fits_without(
         return False
     if state is None:
         return None
-    states = _states_without(fleet, number, state.pools, allocations)
+    states = _states_without(fleet, number, allocations)
     planner = state.shape.planner(kind, fleet.budget)
     key = planner.key(states)
     plan = planner.plans[key] if key in planner.plans else planner.plan(states, key)
@@ -33,29 +33,15 @@ def fits_without(
 
 
 def _states_without(
-    fleet: Fleet, number: int, states: Sequence[PoolState], allocations: Iterable[JsonObject]
+    fleet: Fleet, number: int, allocations: Iterable[JsonObject]
 ) -> list[PoolState]:
-    seen = fleet.sees[number]
-    after = list(states)
-    held = {index: fleet.use.held[index] for index in seen}
-    whole = {index: fleet.use.whole[index] for index in seen}
-    sharers: dict[tuple[int, int], int] = {}
+    """Return the states of the pools that a node sees, without some allocations."""
+    after = {index: fleet.use.occupancies[index] for index in fleet.sees[number]}
     for allocation in allocations:
-        for index, taken in fleet.use.devices_of(holds(allocation)).items():
-            if index not in held:
-                continue  # another node's
-            for inside, amounts in taken:
-                if amounts is not None:
-                    key = (index, inside)
-                    sharers[key] = sharers.get(key, fleet.use.sharers.get(key, 0)) - 1
-                    if sharers[key] > 0:
-                        continue
-                held[index] &= ~(1 << inside)
-                whole[index] &= ~(1 << inside)
-            at = seen.index(index)
-            shape = fleet.pools.records[index].shape
-            after[at] = shape.released(after[at], tuple(taken), held[index], whole[index])
-    return after
+        for index, taking in fleet.use.taken_by(holds(allocation)):
+            if index in after:  # else it is another node's
+                after[index] = after[index].before(taking)
+    return [each.state for each in after.values()]
 
 
 class WantedDevices(NamedTuple):
@@ -106,11 +92,11 @@ def freed_at_most(fleet: Fleet, number: int, allocations: Iterable[JsonObject]) 
     seen = fleet.sees[number]
     mask = 0
     for allocation in allocations:
-        for index, taken in fleet.use.devices_of(holds(allocation)).items():
+        for index, taking in fleet.use.taken_by(holds(allocation)):
             if index not in seen:
                 continue
             offset = offsets[seen.index(index)]
-            for inside, _ in taken:
+            for inside, _ in taking.devices:
                 device = offset + inside
                 mask |= 1 << device
                 consumption = node_devices.consumptions[device]

@@ -22,7 +22,7 @@ from dralab.objects.metadata import (
 from dralab.runtime.client import Client, PatchType, add_finalizer, amend
 from dralab.runtime.resources import BINDINGS, CLAIMS, PODS, VOLUME_CLAIMS, VOLUMES
 from dralab.scheduler.withdrawal import ATTEMPTS, marks_of
-from dralab.scheduling.allocatable import EXTENDED_CLAIM, ClaimPlan
+from dralab.scheduling.claims import EXTENDED_CLAIM, ClaimPlan
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.state import PodPlacement
 from dralab.values.json_types import JsonDict

@@ -4,7 +4,7 @@ from typing import Final
 
 from dralab.objects.claims import consumers_of
 from dralab.objects.metadata import status_of
-from dralab.scheduling.demands import ClaimDemand
+from dralab.scheduling.claims import ClaimDemand
 from dralab.values.json_types import JsonDict
 
 # What a pod's status says of its claims, and what an attempt left behind of their costs.

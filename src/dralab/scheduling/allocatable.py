@@ -11,55 +11,18 @@ Texts: kube-scheduler's DynamicResources.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from dralab.allocation.inventory.placements import PlannedAllocation
 from dralab.allocation.problem import DeviceId
 from dralab.objects.claims import consumers_of, results_of, uses_of
 from dralab.objects.pods import containers_of
 from dralab.objects.requests import requests_of_containers, requests_of_pod
+from dralab.scheduling.claims import ClaimPlan
 from dralab.scheduling.pods import PodInfo, with_claimed
 from dralab.scheduling.reasons import MAPPED_DEVICE_SHARED, POD_BUDGET, Reason
 from dralab.values.json_types import JsonObject
 from dralab.values.quantity import Format, Number, form_of, parse_any, render
 from dralab.values.records import dataclass
-
-EXTENDED_CLAIM: Final = "<extended-resources>"
-
-
-class ClaimPlan(NamedTuple):
-    """What to write for one claim: its allocation, as it is `given`, and its users.
-
-    `claim` has no name where it does not exist yet (the claim for extended resources, whose
-    `mappings` go into the pod's status).
-    """
-
-    claim: dict[str, Any]
-    consumer: Mapping[str, str]
-    given: PlannedAllocation | JsonObject
-    mappings: tuple[JsonObject, ...] = ()
-
-    @property
-    def allocation(self) -> JsonObject:
-        """The allocation as it is written."""
-        return self.given.written if isinstance(self.given, PlannedAllocation) else self.given
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        """The names of the devices."""
-        if isinstance(self.given, PlannedAllocation):
-            return self.given.devices
-        return tuple([str(result["device"]) for result in results_of(self.given)])
-
-    @property
-    def is_new(self) -> bool:
-        """Whether the claim still has to be created."""
-        return not self.claim["metadata"].get("name")
-
-    @property
-    def name(self) -> str:
-        """The claim's name, or what stands for it."""
-        return EXTENDED_CLAIM if self.is_new else self.claim["metadata"]["name"]
 
 
 class InsufficientResource(NamedTuple):
@@ -125,10 +88,13 @@ class NodeAllocatableDevices:
                 self._rates[device] = rates
                 self._devices.setdefault(name, []).append(device)
 
+    @property
+    def are_any(self) -> bool:
+        """Whether some device consumes resources of its node."""
+        return bool(self._rates)
+
     def charged(self, pod: PodInfo, plans: Iterable[ClaimPlan]) -> PodInfo | NodeShortage:
         """Return the pod with its devices' consumption added, or why it cannot have them."""
-        if not self._rates:
-            return pod
         claimed: list[JsonObject] = []
         for plan in plans:
             mapping, overhead = self._taken(plan.allocation)
@@ -145,7 +111,7 @@ class NodeAllocatableDevices:
 
     def is_mapped(self, allocation: JsonObject) -> bool:
         """Return whether devices of a claim stand for some of their node's own resources."""
-        return bool(self._rates) and bool(self._taken(allocation)[0])
+        return bool(self._taken(allocation)[0])
 
     def _taken(
         self, allocation: JsonObject

@@ -4,7 +4,7 @@ Sources: kube-scheduler's DynamicResources plugin (texts, order of checks), KEP-
 resources), KEP-5729 (claims of pod groups).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -22,8 +22,9 @@ from dralab.objects.claims import (
     requests_of,
 )
 from dralab.objects.extended_resources import classes_by_resource
-from dralab.objects.metadata import NamespacedName, is_deleting, key_of, owner_uids, uid_of
-from dralab.scheduling.pods import PodInfo
+from dralab.objects.metadata import NamespacedName, is_deleting, owner_uids, uid_of
+from dralab.scheduling.claims import ClaimDemand, MadeClaim
+from dralab.scheduling.pods import PodInfo, PodLoad
 from dralab.scheduling.reasons import (
     CLAIM_DELETED,
     CLAIM_IN_USE,
@@ -43,20 +44,6 @@ MOST_CONSUMERS: Final = 256
 MOST_KNOWN: Final = 1_024
 
 
-class ClaimDemand(NamedTuple):
-    """One claim of a pod, with the consumer that will be in its reservedFor."""
-
-    claim: JsonDict
-    consumer: Mapping[str, str]
-    # What was decided but is not yet written, or what the claim's status says.
-    allocation: JsonObject | None
-
-    @property
-    def key(self) -> NamespacedName:
-        """The key of the claim."""
-        return key_of(self.claim)
-
-
 class PodDemand(NamedTuple):
     """All devices that a pod requests.
 
@@ -73,7 +60,7 @@ class PodDemand(NamedTuple):
     @property
     def unallocated(self) -> tuple[ClaimDemand, ...]:
         """The claims that have no devices yet."""
-        return tuple(item for item in self.claims if item.allocation is None)
+        return tuple([item for item in self.claims if item.allocation is None])
 
 
 NOTHING_WANTED: Final = PodDemand()
@@ -88,9 +75,13 @@ class BlockedPod:
 
 
 class AskedDevices(NamedTuple):
-    """The requests of unallocated claims; `specs` are kept so that their ids stay valid."""
+    """The requests of unallocated claims and for extended resources, with the classes of these.
 
-    specs: list[JsonObject]
+    `specs` are kept so that their ids stay valid.
+    """
+
+    specs: list[JsonDict]
+    extended: Mapping[str, str]
     signature: bytes
     ranked: bool
     missing: Reason | None
@@ -101,7 +92,8 @@ class DemandReader:
 
     `claim` looks a claim up by key, `group` a pod group; `in_flight` what was decided for a claim
     and is being written; `volumes` what a pod needs in volumes, or why it cannot be tried.
-    `not_made` says why an entry of a pod has no claim yet, where that can be known.
+    `not_made` says why an entry of a pod has no claim yet, where that can be known. `own` are
+    claims that were made for a pod and that it alone has.
     """
 
     def __init__(
@@ -110,7 +102,9 @@ class DemandReader:
         group: Callable[[NamespacedName], JsonDict | None],
         in_flight: Callable[[str], JsonObject | None],
         volumes: Callable[[PodInfo], VolumeDemand | Reason] | None = None,
+        *,
         not_made: Callable[[PodInfo, PodClaim], Reason | None] | None = None,
+        own: Callable[[PodInfo], Sequence[MadeClaim]] | None = None,
     ) -> None:
         self.classes: dict[str, JsonDict] = {}
         self._claim = claim
@@ -118,6 +112,7 @@ class DemandReader:
         self._in_flight = in_flight
         self._volumes = volumes
         self._not_made = not_made
+        self._own = own
         self._by_resource: dict[str, str] = {}
         self._known: dict[tuple[object, ...], AskedDevices] = {}
 
@@ -142,12 +137,13 @@ class DemandReader:
     @contextmanager
     def supposing(self, claims: Mapping[NamespacedName, JsonDict]) -> Iterator[None]:
         """Assume inside that claims have another form."""
-        before = self._claim
-        self._claim = lambda key: claims.get(key) or before(key)
+        before = self._claim, self._own
+        self._claim = lambda key: claims.get(key) or before[0](key)
+        self._own = None
         try:
             yield
         finally:
-            self._claim = before
+            self._claim, self._own = before
 
     def claims_of(self, pod: PodInfo) -> list[JsonDict]:
         """Return the existing claims that a pod names."""
@@ -158,71 +154,70 @@ class DemandReader:
         """Return a pod's demand, or why it cannot be tried."""
         if has_device_claims(pod.obj):
             return BlockedPod(Reason(OTHER_API, (pod.key.namespace, pod.key.name)))
+        # Claims that were made for the pod alone are there, and nobody else uses them.
+        own = () if self._own is None or pod.group else self._own(pod)
         there: list[tuple[JsonDict, dict[str, str]]] = []
-        for item in pod.claims:
-            # A pod is not even queued before its claims are there (PreEnqueue).
-            found = self._made(pod, item)
-            if isinstance(found, BlockedPod):
-                return found
-            if found is not None:
-                there.append(found)
-        extended = self._extended(pod)
+        if len(own) < len(pod.claims):
+            own = ()
+            for item in pod.claims:
+                # A pod is not even queued before its claims are there (PreEnqueue).
+                found = self._made(pod, item)
+                if isinstance(found, BlockedPod):
+                    return found
+                if found is not None:
+                    there.append(found)
         volumes: VolumeDemand | None = None
         if pod.volume_claims and self._volumes is not None:
             found_volumes = self._volumes(pod)
             if isinstance(found_volumes, Reason):
                 return BlockedPod(found_volumes)
             volumes = found_volumes
-        if not pod.claims and not extended:
-            return NOTHING_WANTED if volumes is None else PodDemand(volumes=volumes)
         claims: list[ClaimDemand] = []
+        specs: list[JsonDict] = []
         for claim, consumer in there:
             full = len(consumers_of(claim)) >= MOST_CONSUMERS
             if full and not is_reserved_for(claim, consumer["uid"]):
                 return BlockedPod(Reason(CLAIM_IN_USE))
             allocation = allocation_of(claim) or self._in_flight(uid_of(claim))
             claims.append(ClaimDemand(claim, consumer, allocation))
-        asked = self._asked(
-            [item.claim["spec"] for item in claims if item.allocation is None],
-            sorted((name, pod.requests[name]) for name in extended),
-        )
-        demand = PodDemand(
-            claims=tuple(claims),
-            extended=extended,
-            signature=asked.signature,
-            ranked=asked.ranked,
-            volumes=volumes,
-        )
+            if allocation is None:
+                specs.append(claim["spec"])
+        for made in own:
+            allocation = self._in_flight(made.uid)
+            claims.append(ClaimDemand(made, made.consumer, allocation))
+            if allocation is None:
+                specs.append(made.spec)
+        asked = self._asked(pod.load, specs)
+        if not (claims or asked.extended or volumes):
+            return NOTHING_WANTED
+        demand = PodDemand(tuple(claims), asked.extended, asked.signature, asked.ranked, volumes)
         return demand if asked.missing is None else BlockedPod(asked.missing, demand)
 
-    def _asked(self, specs: list[JsonObject], extended: list[tuple[str, int]]) -> AskedDevices:
+    def _asked(self, load: PodLoad, specs: list[JsonDict]) -> AskedDevices:
         """Return the combined requests of claims and extended resources.
 
         Claims that are made from one template share its spec: what is known of it is not found
         out again.
         """
-        key = (*map(id, specs), *extended)
+        key = (load, *map(id, specs))
         found = self._known.get(key)
         if found is None:
             requests = [request for spec in specs for request in requests_of(spec)]
+            amounts = {name: amount for name, amount in load.requests if name in self._by_resource}
+            extended = sorted(amounts.items())
+            signature = b""
+            if specs or extended:
+                signature = orjson.dumps([specs, extended], option=orjson.OPT_SORT_KEYS)
             found = AskedDevices(
                 specs,
-                orjson.dumps([specs, extended], option=orjson.OPT_SORT_KEYS) if key else b"",
+                {name: self._by_resource[name] for name in amounts},
+                signature,
                 any(request.get("firstAvailable") for request in requests),
                 self._missing_class(requests),
             )
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
             self._known[key] = found
-        return found
-
-    def _extended(self, pod: PodInfo) -> dict[str, str]:
-        found = {}
-        for resource, amount in pod.requests.items():
-            if not amount or "/" not in resource:
-                continue
-            if resource in self._by_resource:
-                found[resource] = self._by_resource[resource]
         return found
 
     def _made(

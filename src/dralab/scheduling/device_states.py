@@ -54,7 +54,8 @@ def device_rows(cluster: Snapshot) -> Iterator[DeviceRow]:
     )
     for number in numbers:
         record = fleet.pools.records[number]
-        state, held = fleet.use.states[number], fleet.use.held[number]
+        occupancy = fleet.use.occupancies[number]
+        state, held = occupancy.state, occupancy.held
         home = cluster.nodes.get(record.home)
         away = "" if home is None else _of_node(home)
         devices = [device for each in record.current for device in each.devices]

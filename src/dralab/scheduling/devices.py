@@ -18,6 +18,7 @@ from dralab.allocation.free_devices import FreeDeviceCounter, FreeDevices
 from dralab.allocation.inventory.holdings import HeldByClaim, Holdings
 from dralab.allocation.inventory.node_answers import NodeAnswers
 from dralab.allocation.inventory.placements import PlannedAllocation
+from dralab.allocation.inventory.plans import ClaimKind
 from dralab.allocation.inventory.row_log import RowLog
 from dralab.allocation.outcome import Unknown, Unsatisfiable
 from dralab.allocation.policy.policies import Policy
@@ -38,19 +39,14 @@ from dralab.objects.claims import (
     results_of,
 )
 from dralab.objects.extended_resources import synthetic_claim
-from dralab.objects.metadata import key_of, status_of, uid_of
-from dralab.scheduling.allocatable import (
-    EXTENDED_CLAIM,
-    ClaimPlan,
-    NodeAllocatableDevices,
-    NodeShortage,
-    shared,
-)
+from dralab.objects.metadata import NamespacedName, key_of, status_of, uid_of
+from dralab.scheduling.allocatable import NodeAllocatableDevices, NodeShortage, shared
+from dralab.scheduling.claims import EXTENDED_CLAIM, ClaimPlan, KnownClaim
 from dralab.scheduling.demands import PodDemand
 from dralab.scheduling.node_columns import Numbers
 from dralab.scheduling.nodes import Mask, NodeTable
 from dralab.scheduling.pods import PodInfo
-from dralab.values import labels
+from dralab.scheduling.reach import reached
 from dralab.values.json_types import JsonDict, JsonObject
 
 # KEP-4816: so many points for the first of a request's alternatives, one less for each further.
@@ -101,6 +97,7 @@ class ClusterDevices:
         self._table = table
         self._reader = reader
         self._answers: dict[bytes, NodeAnswers] = {}
+        self._kinds: dict[bytes, ClaimKind] = {}
         self._fleet = Fleet(
             (), (), features=features, budget=budget, share_ids=share_ids, reader=reader
         )
@@ -156,6 +153,7 @@ class ClusterDevices:
         else:
             self._fleet.put_class(wire)
         self._answers.clear()
+        self._kinds.clear()
         self.version += 1
         self.inventory_version += 1
 
@@ -168,7 +166,7 @@ class ClusterDevices:
         if allocation is None:
             return False if uid in self._in_flight else self._release(uid)
         self._forget_flight(uid)
-        self._hold(claim, allocation)
+        self._hold(uid, key_of(claim), allocation)
         return False
 
     def remove_claim(self, claim: JsonDict) -> bool:
@@ -179,20 +177,20 @@ class ClusterDevices:
     def in_flight(self, uid: str) -> JsonObject | None:
         """Return the allocation of a claim that is being written."""
         found = self._in_flight.get(uid)
-        return found.written if isinstance(found, PlannedAllocation) else found
+        return None if found is None else _as_written(found)
 
     def assume_plans(self, plans: Iterable[ClaimPlan], pod: PodInfo) -> None:
         """Assume that devices are held, before anything is written."""
         for plan in plans:
-            uid = uid_of(plan.claim) or _pending_uid(pod)
-            if status_of(plan.claim).get("allocation") is None:
-                self._hold(plan.claim, plan.given, uid)
+            uid = plan.uid or _pending_uid(pod)
+            if plan.is_undecided:
+                self._hold(uid, plan.key or EXTENDED_CLAIM, plan.given)
                 self._in_flight[uid] = plan.given
                 self._counting_on[uid] = (*self._counting_on.get(uid, ()), pod.uid)
 
     def forget_plans(self, plans: Iterable[ClaimPlan], pod: PodInfo) -> None:
         """Undo an assumption that will not be written."""
-        self.forget_claims((uid_of(plan.claim) or _pending_uid(pod) for plan in plans), pod)
+        self.forget_claims((plan.uid or _pending_uid(pod) for plan in plans), pod)
 
     def forget_claims(self, uids: Iterable[str], pod: PodInfo) -> None:
         """Undo assumptions about some claims of a pod."""
@@ -200,8 +198,9 @@ class ClusterDevices:
             counting = self._counting_on.get(uid)
             if counting is None:
                 continue
-            self._counting_on[uid] = tuple(each for each in counting if each != pod.uid)
-            if not self._counting_on[uid]:
+            if left := tuple([each for each in counting if each != pod.uid]):
+                self._counting_on[uid] = left
+            else:
                 self._forget_flight(uid)
                 self._release(uid)
 
@@ -258,13 +257,7 @@ class ClusterDevices:
 
     def reached(self, demand: PodDemand) -> Mask | None:
         """Return the nodes that reach the devices of allocated claims; None if all do."""
-        found: Mask | None = None
-        for item in demand.claims:
-            selector = (item.allocation or {}).get("nodeSelector")
-            if selector is not None:
-                mask = self._selected(selector)
-                found = mask if found is None else found & mask
-        return found
+        return reached(demand, self._table)
 
     def feasible(self, demand: PodDemand) -> Mask | None:
         """Return the nodes on which the unallocated claims did not fail; None without such."""
@@ -291,13 +284,23 @@ class ClusterDevices:
         if found is None:
             signature = demand.signature
             found = self._fleet.answers(
-                [item.claim for item in demand.unallocated],
+                self._kind(demand),
                 lambda row: self._fleet.feasible_nodes.of_kind(signature).has(row),
             )
             if found is not None:
                 if len(self._answers) >= MOST_ANSWERS:
                     self._answers.clear()
                 self._answers[demand.signature] = found
+        return found
+
+    def _kind(self, demand: PodDemand) -> ClaimKind:
+        """Return the kind of the claims that have no devices yet; none of it is extended."""
+        found = self._kinds.get(demand.signature)
+        if found is None:
+            if len(self._kinds) >= MOST_ANSWERS:
+                self._kinds.clear()
+            found = self._fleet.kind([item.claim for item in demand.unallocated])
+            self._kinds[demand.signature] = found
         return found
 
     def may_serve(self, demand: PodDemand) -> Callable[[int], bool]:
@@ -312,7 +315,7 @@ class ClusterDevices:
     @property
     def changed_nodes(self) -> RowLog:
         """The rows of nodes whose devices have changed, as far as `answers` have been asked."""
-        return self._fleet.state_numbers.touched
+        return self._fleet.changed_nodes
 
     def cheapest(self, policy: Policy, demand: PodDemand, among: Mask) -> int | None:
         """Return the node on which a policy's choice costs least; None: it cannot rank any."""
@@ -330,15 +333,14 @@ class ClusterDevices:
 
         A `policy` that has ranked the node chooses the devices; otherwise it is Kubernetes' choice.
         """
-        kept = tuple(
-            ClaimPlan(item.claim, item.consumer, item.allocation)
-            for item in demand.claims
-            if item.allocation is not None
-        )
-        wanted: list[tuple[JsonDict, Mapping[str, str], tuple[JsonObject, ...]]] = [
-            (item.claim, item.consumer, ()) for item in demand.unallocated
-        ]
-        claims: list[JsonDict] = [item.claim for item in demand.unallocated]
+        plans: list[ClaimPlan] = []
+        wanted: list[tuple[KnownClaim, Mapping[str, str], tuple[JsonObject, ...]]] = []
+        for known, consumer, allocation in demand.claims:
+            if allocation is None:
+                wanted.append((known, consumer, ()))
+            else:
+                plans.append(ClaimPlan(known, consumer, allocation))
+        extended: list[JsonDict] = []
         if demand.extended:
             offered = self._table.objects[row] or {}
             own = status_of(offered).get("allocatable") or {}
@@ -351,23 +353,27 @@ class ClusterDevices:
                 wire, mappings = synthetic_claim(pod.obj, provided)
                 consumer = consumer_of(pod.obj)
                 wanted.append((wire, consumer, tuple(mappings)))
-                claims.append(_named(wire))
-        if not claims:
-            return DevicePlans(kept)
-        found = self.find_allocations(claims, row, policy)
+                extended.append(_named(wire))
+        if not wanted:
+            return DevicePlans(tuple(plans))
+
+        def wires() -> list[JsonDict]:
+            return [*(item.claim for item in demand.unallocated), *extended]
+
+        self._catch_up()
+        kind = self._fleet.kind(wires()) if extended else self._kind(demand)
+        found = self._fleet.find_for_kind(row, kind, wires, policy)
         if isinstance(found, Unsatisfiable | Unknown):
             fatal = isinstance(found, Unsatisfiable) and found.fatal
             if demand.signature and not fatal:
                 self._rule_out(demand, row)
             return DevicePlans(refused=found, allocated=True)
-        made = tuple(
-            ClaimPlan(claim, consumer, allocation, mappings)
-            for (claim, consumer, mappings), allocation in zip(wanted, found, strict=True)
-        )
         points = 0
         if demand.ranked:
-            points = sum(map(_points, claims, [plan.allocation for plan in made]))
-        return DevicePlans((*kept, *made), None, allocated=True, points=points)
+            points = sum(map(_points, wires(), map(_as_written, found)))
+        for (known, consumer, of_pod), given in zip(wanted, found, strict=True):
+            plans.append(ClaimPlan(known, consumer, given, of_pod))
+        return DevicePlans(tuple(plans), None, allocated=True, points=points)
 
     def _rule_out(self, demand: PodDemand, row: int) -> None:
         """Note that a node cannot serve a demand until something is released there."""
@@ -375,8 +381,10 @@ class ClusterDevices:
 
     def charged(self, pod: PodInfo, plans: Sequence[ClaimPlan]) -> PodInfo | NodeShortage:
         """Return a pod with its devices' consumption added, or why it may not have them."""
+        if not self._allocatable.are_any:
+            return pod
         for plan in plans:
-            users = self._counting_on.get(uid_of(plan.claim), ())
+            users = self._counting_on.get(plan.uid, ())
             if (
                 plan.consumer["resource"] == "pods"
                 and any(user != pod.uid for user in users)
@@ -509,18 +517,15 @@ class ClusterDevices:
             self._changed_pools.clear()
 
     def _forget_flight(self, uid: str) -> None:
-        if uid in self._in_flight:
-            del self._in_flight[uid]
+        self._in_flight.pop(uid, None)
         self._counting_on.pop(uid, None)
 
     def _hold(
-        self, claim: JsonDict, allocation: PlannedAllocation | JsonObject, uid: str = ""
+        self, uid: str, holder: NamespacedName | str, allocation: PlannedAllocation | JsonObject
     ) -> None:
-        uid = uid or uid_of(claim)
-        name = str(key_of(claim)) if claim["metadata"].get("name") else EXTENDED_CLAIM
         planned = isinstance(allocation, PlannedAllocation)
         held = HeldByClaim(
-            name, allocation if isinstance(allocation, PlannedAllocation) else holds(allocation)
+            holder, allocation if isinstance(allocation, PlannedAllocation) else holds(allocation)
         )
         if self._holdings.has(uid):
             if self._holdings.parts_of(uid) == held.parts:
@@ -533,9 +538,9 @@ class ClusterDevices:
         self._holdings.add_claim(uid, held, alone=alone)
 
     def _release(self, uid: str) -> bool:
-        held = bool(self._give_back(uid))
-        self.version += held
-        return held
+        holds_any = self._give_back(uid).holds_any
+        self.version += holds_any
+        return holds_any
 
     def _give_back(self, uid: str) -> HeldByClaim:
         contested = self._holdings.any_contested(uid)
@@ -544,20 +549,13 @@ class ClusterDevices:
             # Other claims hold some of these still: what is in use is counted anew.
             used = {(item.driver, item.pool) for item in held.parts}
             self._changed_pools |= used & self._pools.keys()
-        elif held:
+        elif held.holds_any:
             self._fleet.give_back(held.devices)
         return held
 
-    def _selected(self, selector: JsonObject) -> Mask:
-        found = np.zeros(self._table.size, dtype=bool)
-        for name in _named_nodes(selector):
-            row = self._table.row_of.get(name)
-            if row is not None:
-                found[row] = True
-        if not _names_only(selector):
-            for name, row in self._table.row_of.items():
-                found[row] = labels.node_selector_accepts(selector, self._table.labels[row], name)
-        return found
+
+def _as_written(given: Allocation | JsonObject) -> JsonObject:
+    return given.written if isinstance(given, PlannedAllocation) else given
 
 
 def _pending_uid(pod: PodInfo) -> str:
@@ -596,21 +594,4 @@ def _points(claim: JsonDict, allocation: JsonObject) -> int:
         for request in requests_of(claim["spec"])
         for rank, subrequest in enumerate(request.get("firstAvailable") or ())
         if f"{request['name']}/{subrequest['name']}" in chosen
-    )
-
-
-def _named_nodes(selector: JsonObject) -> list[str]:
-    return [
-        name
-        for term in selector.get("nodeSelectorTerms") or ()
-        for name in labels.nodes_named_by(term) or ()
-    ]
-
-
-def _names_only(selector: JsonObject) -> bool:
-    return all(
-        not term.get("matchExpressions")
-        and len(term.get("matchFields") or ()) == 1
-        and term["matchFields"][0].get("operator") == "In"
-        for term in selector.get("nodeSelectorTerms") or ()
     )

@@ -12,7 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from dralab.scheduling.allocatable import ClaimPlan, NodeShortage
+from dralab.scheduling.allocatable import NodeShortage
+from dralab.scheduling.claims import ClaimPlan
 from dralab.scheduling.cycle import on_node, schedule
 from dralab.scheduling.demands import BlockedPod, PodDemand
 from dralab.scheduling.filters import lacking, passing
@@ -230,7 +231,7 @@ class _GangSearch:
             for pod, demand in zip(pods, demands, strict=True):
                 plans = tuple(
                     ClaimPlan(
-                        item.claim,
+                        item.known,
                         item.consumer,
                         item.allocation if item.allocation is not None else chosen[item.key],
                     )
@@ -259,16 +260,7 @@ def _can_be_revised(
     """Return whether devices on a node can change without touching members elsewhere."""
     if demand.extended:
         return False
-    mine = {_name(plan) for placement in here for plan in placement.plans}
+    mine = {plan.key for placement in here for plan in placement.plans}
     mine |= {item.key for item in demand.claims}
-    others = {
-        _name(plan) for placement in placed if placement not in here for plan in placement.plans
-    }
+    others = {plan.key for placement in placed if placement not in here for plan in placement.plans}
     return None not in mine and not mine & others
-
-
-def _name(plan: ClaimPlan) -> object:
-    metadata = plan.claim["metadata"]
-    if "name" not in metadata:
-        return None
-    return metadata.get("namespace", ""), metadata["name"]

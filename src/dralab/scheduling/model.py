@@ -31,8 +31,8 @@ from dralab.objects.metadata import (
 )
 from dralab.objects.pod_groups import POD_GROUP
 from dralab.objects.taints import UNSCHEDULABLE, taints_of
-from dralab.scheduling.allocatable import ClaimPlan
 from dralab.scheduling.backlog import Key
+from dralab.scheduling.claims import ClaimPlan
 from dralab.scheduling.cycle import kind_of, on_node, placement, schedule
 from dralab.scheduling.demands import BlockedPod, DemandReader
 from dralab.scheduling.devices import ClusterDevices
@@ -114,7 +114,7 @@ class ClusterModel:
             objects.groups.get,
             devices.in_flight,
             volumes.demand_of,
-            objects.not_made,
+            not_made=objects.not_made,
         )
         state = ClusterState(table, devices, demands, volumes, groups=objects.groups)
         state.forbids = self._forbids if objects.of("ResourceQuota") else None

@@ -11,7 +11,8 @@ import numpy as np
 
 from dralab.allocation.problem import Node, Problem
 from dralab.objects.metadata import NamespacedName
-from dralab.scheduling.demands import BlockedPod, ClaimDemand, PodDemand
+from dralab.scheduling.claims import ClaimDemand
+from dralab.scheduling.demands import BlockedPod, PodDemand
 from dralab.scheduling.filters import (
     FILTERS,
     Reasons,

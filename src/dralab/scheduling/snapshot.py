@@ -25,8 +25,8 @@ from dralab.objects.claims import allocation_of, consumer_of
 from dralab.objects.extended_resources import synthetic_claim
 from dralab.objects.metadata import NamespacedName, full_key, status_of
 from dralab.objects.nodes import is_unschedulable
-from dralab.scheduling.allocatable import ClaimPlan
 from dralab.scheduling.backlog import Backlog, Key, Pending
+from dralab.scheduling.claims import ClaimPlan
 from dralab.scheduling.demands import BlockedPod
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.nodes import Mask

@@ -12,7 +12,8 @@ from typing import NamedTuple, Protocol
 from dralab.allocation.outcome import Outcome
 from dralab.objects.metadata import NamespacedName
 from dralab.objects.pod_groups import PodGroups
-from dralab.scheduling.allocatable import ClaimPlan, InsufficientResource, NodeShortage
+from dralab.scheduling.allocatable import InsufficientResource, NodeShortage
+from dralab.scheduling.claims import ClaimPlan
 from dralab.scheduling.demands import DemandReader, PodDemand
 from dralab.scheduling.devices import ClusterDevices
 from dralab.scheduling.node_rules import NodeRules

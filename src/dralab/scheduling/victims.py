@@ -10,7 +10,7 @@ from dralab.kernel.clock import from_rfc3339
 from dralab.objects.budgets import covers
 from dralab.objects.metadata import NamespacedName, key_of, status_of, uid_of
 from dralab.objects.pod_groups import COMPOSITE
-from dralab.scheduling.allocatable import EXTENDED_CLAIM
+from dralab.scheduling.claims import EXTENDED_CLAIM
 from dralab.scheduling.devices import LentDevices
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.state import ClusterState

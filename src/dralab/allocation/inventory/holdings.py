@@ -14,8 +14,12 @@ from dralab.allocation.inventory.placements import PlannedAllocation
 from dralab.allocation.pools import PoolId
 from dralab.allocation.problem import DeviceId, InUse, ShareId
 from dralab.objects.claims import Holding, holds
+from dralab.objects.metadata import NamespacedName
 from dralab.values.quantity import Number
 from dralab.values.records import dataclass
+
+# What a claim holds: what was planned, or parts of devices by name.
+Held = PlannedAllocation | Iterable[Holding]
 
 
 def device_of(held: Holding) -> DeviceId:
@@ -35,15 +39,25 @@ class PoolUse:
 class HeldByClaim:
     """What one claim holds: an allocation that was planned, or parts of devices.
 
-    `holder` is the claim's name in explanations.
+    `claim` is its key, or what stands for it.
     """
 
-    __slots__ = ("_parts", "devices", "holder")
+    __slots__ = ("_claim", "_parts", "devices", "holds_any")
 
-    def __init__(self, holder: str, devices: PlannedAllocation | Sequence[Holding]) -> None:
-        self.holder = holder
+    def __init__(
+        self, claim: NamespacedName | str, devices: PlannedAllocation | Sequence[Holding]
+    ) -> None:
+        self._claim = claim
         self.devices = devices
+        self.holds_any = bool(
+            devices.takings if isinstance(devices, PlannedAllocation) else devices
+        )
         self._parts: Sequence[Holding] | None = None
+
+    @property
+    def holder(self) -> str:
+        """The claim's name in explanations."""
+        return str(self._claim)
 
     @property
     def parts(self) -> Sequence[Holding]:
@@ -53,12 +67,6 @@ class HeldByClaim:
         if self._parts is None:
             self._parts = holds(self.devices.written)
         return self._parts
-
-    def __bool__(self) -> bool:
-        """Whether it holds any."""
-        if isinstance(self.devices, PlannedAllocation) and self.devices.taking:
-            return True
-        return bool(self.parts)
 
 
 NOTHING_HELD: Final = HeldByClaim("", ())

@@ -2,18 +2,15 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from dralab.allocation import v1
+from dralab.allocation.inventory.occupancy import Taking
 from dralab.allocation.inventory.plan_results import Plan
 from dralab.allocation.inventory.pool_records import PoolRecord
 from dralab.allocation.problem import DeviceId
 from dralab.allocation.results import ShareIds
 from dralab.values.json_types import JsonDict
-from dralab.values.quantity import Number
-
-# Devices of a pool by number, with the amounts taken of each capacity; None: the whole device.
-Taking: TypeAlias = list[tuple[int, tuple[Number, ...] | None]]
 
 
 class DevicePlacement(NamedTuple):
@@ -27,25 +24,25 @@ class DevicePlacement(NamedTuple):
     allocations: list[dict[str, Any]]
 
 
+class NodePools(NamedTuple):
+    """A node, by name, and the pools that it sees, with their numbers."""
+
+    node: str
+    numbers: Sequence[int]
+    records: Sequence[PoolRecord]
+
+
 class PlannedAllocation:
-    """One claim's part of a plan on a node, which sees these pools: written when it is asked for.
+    """One claim's part of a plan on a node: written when it is asked for.
 
     Of the pods of a simulation that run, hardly any is.
     """
 
-    __slots__ = ("_claim", "_node", "_plan", "_shares", "pools")
+    __slots__ = ("_claim", "_plan", "_shares", "pools")
 
-    def __init__(
-        self,
-        plan: Plan,
-        claim: int,
-        pools: Sequence[PoolRecord],
-        node: str,
-        share_ids: ShareIds,
-    ) -> None:
+    def __init__(self, plan: Plan, claim: int, pools: NodePools, share_ids: ShareIds) -> None:
         self._plan = plan
         self._claim = claim
-        self._node = node
         self.pools = pools
         # One id after the other, whether they are written or not.
         self._shares: tuple[str, ...] = ()
@@ -55,7 +52,7 @@ class PlannedAllocation:
     @property
     def devices(self) -> tuple[str, ...]:
         """The names of its devices, in order."""
-        pools = self.pools
+        pools = self.pools.records
         return tuple([pools[row.pool].names[row.number] for row in self._plan.rows[self._claim]])
 
     @property
@@ -64,7 +61,7 @@ class PlannedAllocation:
         plan, shares = self._plan, iter(self._shares)
         results: list[dict[str, Any]] = []
         for row in plan.rows[self._claim]:
-            pool = self.pools[row.pool]
+            pool = self.pools.records[row.pool]
             if row.chosen is None:
                 results.append(
                     {
@@ -84,19 +81,15 @@ class PlannedAllocation:
         allocation: dict[str, Any] = {"devices": devices}
         selector = plan.selectors[self._claim]
         if selector is True:
-            allocation["nodeSelector"] = _this_node(self._node)
+            allocation["nodeSelector"] = _this_node(self.pools.node)
         elif selector:
             allocation["nodeSelector"] = selector
         return allocation
 
     @property
-    def taking(self) -> dict[int, Taking] | None:
-        """The devices taken, by the position of their pool; None: it has not been noted yet."""
-        return self._plan.takings.get(self._claim)
-
-    def note_taking(self, taking: dict[int, Taking]) -> None:
-        """Note what all allocations of this plan take."""
-        self._plan.takings[self._claim] = taking
+    def takings(self) -> tuple[tuple[int, Taking], ...]:
+        """What is taken of each pool, by its position among those that the node sees."""
+        return self._plan.takings[self._claim]
 
 
 @lru_cache(maxsize=1 << 17)

@@ -1,10 +1,9 @@
 """The result of planning: a plan, "no" (None), or why neither is known."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, Final
 
-from dralab.allocation.inventory.pool_states import PoolState
+from dralab.allocation.inventory.occupancy import Taking
 from dralab.allocation.outcome import Chosen
 from dralab.values.records import dataclass
 
@@ -24,18 +23,15 @@ class Plan:
     """What a pod gets on a node in one state.
 
     `rows` and `configs` are per claim; `selectors` is per claim too: True for "this node alone",
-    else a NodeSelector mapping or None. `after` are the pools that change, their
-    next states and the devices taken; `shared` are those of them that are shared, `shares` how many
-    ids of shares each claim needs. `takings` is filled in by those who carry plans out.
+    else a NodeSelector mapping or None. `takings` are what each claim takes of each pool, by its
+    position; `shares` are how many ids of shares each claim needs.
     """
 
     rows: tuple[tuple[PlannedDevice, ...], ...]
     configs: tuple[tuple[Mapping[str, Any], ...], ...]
     selectors: tuple[Mapping[str, Any] | bool | None, ...]
-    after: tuple[tuple[int, PoolState, int], ...]
-    shared: tuple[tuple[int, int], ...] = ()
+    takings: tuple[tuple[tuple[int, Taking], ...], ...]
     shares: tuple[int, ...] = ()
-    takings: dict[int, dict[int, Any]] = field(default_factory=dict)
 
 
 class PlanFailure:

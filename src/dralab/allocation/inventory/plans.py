@@ -11,6 +11,7 @@ from itertools import accumulate
 from operator import itemgetter, lt
 from typing import Any, Final
 
+from dralab.allocation.inventory.occupancy import taking_of
 from dralab.allocation.inventory.plan_results import (
     ERROR,
     UNKNOWN,
@@ -18,7 +19,7 @@ from dralab.allocation.inventory.plan_results import (
     Planned,
     PlannedDevice,
 )
-from dralab.allocation.inventory.pool_states import PoolShape, PoolState
+from dralab.allocation.inventory.pool_states import Amounts, PoolShape, PoolState
 from dralab.allocation.inventory.several import SeveralRequests, several_requests
 from dralab.allocation.outcome import Chosen
 from dralab.allocation.pools import Pool, PoolView
@@ -40,7 +41,6 @@ from dralab.allocation.search.node_devices import (
     Remaining,
     bits,
     changed,
-    mask_of,
 )
 from dralab.allocation.search.reduction import solve
 from dralab.allocation.search.rules import rules_of
@@ -364,8 +364,8 @@ class Planner:
         if not best:
             return None
         if self.bare and not any(self.special >> number & 1 for number in best):
-            return self._bare(alternative, best, states[self.only])
-        return self.planned((PickedAlternative(alternative, best),), states)
+            return self._plain((alternative,), ([number - self.offset for number in best],))
+        return self.planned((PickedAlternative(alternative, best),))
 
     def _of_several(self, several: SeveralRequests, states: Sequence[PoolState]) -> Planned:
         """Serve several requests from the counter groups of one pool."""
@@ -373,23 +373,17 @@ class Planner:
         if rows is None:
             return None
         if self.plain:
-            return self._of_rows(several.alternatives, rows, states[self.only])
+            return self._plain(several.alternatives, rows)
         picked = [
             PickedAlternative(alternative, tuple([number + self.offset for number in row]))
             for alternative, row in zip(several.alternatives, rows, strict=True)
         ]
-        return self.planned(picked, states)
+        return self.planned(picked)
 
-    def _of_rows(
-        self,
-        alternatives: Sequence[Alternative],
-        rows: Sequence[Sequence[int]],
-        state: PoolState,
-    ) -> Plan:
+    def _plain(self, alternatives: Sequence[Alternative], rows: Iterable[Sequence[int]]) -> Plan:
         """Return the plan for whole devices of one pool, by request, and nothing to copy."""
         planned: list[PlannedDevice] = []
-        taking: list[tuple[int, None]] = []
-        taken = 0
+        taken: list[tuple[int, None]] = []
         for alternative, row in zip(alternatives, rows, strict=True):
             devices = self._planned.setdefault(alternative, {})
             for number in row:
@@ -398,29 +392,12 @@ class Planner:
                     found = PlannedDevice(alternative.name, self.only, number, None)
                     devices[number] = found
                 planned.append(found)
-                taking.append((number, None))
-                taken |= 1 << number
-        after = state.after(tuple(taking))
+                taken.append((number, None))
         return Plan(
             rows=(tuple(planned),),
             configs=((),),
             selectors=(True,),
-            after=((self.only, after, taken),),
-        )
-
-    def _bare(self, alternative: Alternative, devices: tuple[int, ...], state: PoolState) -> Plan:
-        """Return the usual plan: whole devices of one pool, and nothing to copy."""
-        inside = [number - self.offset for number in devices]
-        after = state.after(tuple([(number, None) for number in inside]))
-        return Plan(
-            rows=(
-                tuple(
-                    [PlannedDevice(alternative.name, self.only, number, None) for number in inside]
-                ),
-            ),
-            configs=((),),
-            selectors=(True,),
-            after=((self.only, after, mask_of(inside)),),
+            takings=(((self.only, taking_of(tuple(taken))),),),
         )
 
     def _full(
@@ -439,7 +416,7 @@ class Planner:
             return ERROR
         except BudgetError:
             return UNKNOWN
-        return None if picked is None else self.planned(picked, states)
+        return None if picked is None else self.planned(picked)
 
     def _with_room(
         self, known: Mapping[Alternative, int] | None, states: Sequence[PoolState]
@@ -481,44 +458,34 @@ class Planner:
             self.known,
         )
 
-    def planned(self, picked: Sequence[PickedAlternative], states: Sequence[PoolState]) -> Plan:
+    def planned(self, picked: Sequence[PickedAlternative]) -> Plan:
         """Return the plan that gives these devices."""
         place = self.shape.pool_and_number
-        taking: dict[int, list[tuple[int, tuple[Any, ...] | None]]] = {}
+        takings: list[dict[int, list[tuple[int, Amounts]]]] = [{} for _ in self.kind.claims]
         rows: list[list[PlannedDevice]] = [[] for _ in self.kind.claims]
-        shared: list[tuple[int, int]] = []
         for each in picked:
             alternative = each.alternative
-            name = alternative.name
             plain = not (alternative.admin or alternative.subrequest.tolerations)
-            into = rows[alternative.claim]
+            into, taking = rows[alternative.claim], takings[alternative.claim]
             for number in each.devices:
                 pool, inside = place(number)
                 special = self.special >> number & 1
-                into.append(
-                    PlannedDevice(
-                        name,
-                        pool,
-                        inside,
-                        None if plain and not special else self._chosen(each.alternative, number),
-                    )
-                )
+                chosen = None if plain and not special else self._chosen(alternative, number)
+                into.append(PlannedDevice(alternative.name, pool, inside, chosen))
                 if alternative.admin:
                     continue
                 amounts = None
                 if special and self.node_devices.shareable >> number & 1:
                     amounts = self.eligibility.amounts(alternative, number) or WHOLE
-                    shared.append((pool, inside))
                 taking.setdefault(pool, []).append((inside, amounts))
         return Plan(
             rows=tuple(map(tuple, rows)),
             configs=self._configs_for(picked),
             selectors=self._selectors(picked),
-            after=tuple(
-                (pool, states[pool].after(tuple(taken)), mask_of([each[0] for each in taken]))
-                for pool, taken in taking.items()
+            takings=tuple(
+                tuple([(pool, taking_of(tuple(taken))) for pool, taken in taking.items()])
+                for taking in takings
             ),
-            shared=tuple(shared),
             shares=tuple([sum(map(_is_share, row)) for row in rows]) if self.special else (),
         )
 

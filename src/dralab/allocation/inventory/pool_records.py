@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import orjson
 
-from dralab.allocation.inventory.pool_states import PoolShape, PoolShapes, PoolState
+from dralab.allocation.inventory.pool_states import PoolShape, PoolShapes
 from dralab.allocation.pools import Offer, Pool, PoolId, PoolView, SliceCatalog, assembled, waits
 from dralab.allocation.problem import AllocationFeatures, Device, DeviceId, Node, Slice
 from dralab.allocation.search.node_devices import bits, mask_of
@@ -134,6 +134,11 @@ class PoolRecord:
     def nodes(self, nodes: int) -> None:
         is_one = nodes.bit_count() == 1
         self._nodes = ~(nodes.bit_length() - 1) if is_one else nodes
+
+    @property
+    def row(self) -> int:
+        """The number of the node that alone sees it; -1: none does, or several do."""
+        return ~self._nodes if self._nodes < 0 else -1
 
     @property
     def names(self) -> Names:
@@ -357,20 +362,12 @@ class Pools:
             )
         return found
 
-    def reshape(self, states: Sequence[PoolState]) -> list[PoolState]:
-        """Recompute all shapes, because selectors read more; return the states in the new ones."""
-        after = []
-        for number, (record, state) in enumerate(zip(self.records, states, strict=True)):
-            if record.irregular:
-                after.append(state)
-                continue
-            shape = self._shape(record)
-            if shape is not record.shape:
+    def reshape(self) -> None:
+        """Find all shapes anew, because selectors read more."""
+        for number, record in enumerate(self.records):
+            if not record.irregular and (shape := self._shape(record)) is not record.shape:
                 self.records[number] = copy(record)
                 self.records[number].shape = shape
-                state = shape.interned(state.state)  # noqa: PLW2901 - the same state, re-shaped
-            after.append(state)
-        return after
 
     def copied(self) -> "Pools":
         """Return the same pools, for a copy of the fleet that may re-shape them on its own."""

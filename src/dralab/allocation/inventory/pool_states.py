@@ -7,7 +7,7 @@ node applies to every node in the same state.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from dralab.allocation.inventory.units import Units, UnitState
 from dralab.allocation.pools import Pool, PoolView
@@ -29,14 +29,10 @@ from dralab.allocation.search.node_devices import (
 from dralab.values.quantity import Number
 
 Amounts = tuple[Number, ...] | None
-Taking = tuple[tuple[int, Amounts], ...]
-# Devices are taken (or given back), and what is held and held whole after that.
-Turn = tuple[bool, Taking, int, int]
+Taken = tuple[tuple[int, Amounts], ...]
 NOWHERE: Final = Node("")
 # States that one shape remembers; beyond it they are forgotten, which costs time alone.
 MOST_STATES: Final = 200_000
-# Turns of one state likewise.
-MOST_TURNS: Final = 1_024
 # Attributes with at most so many values over a whole fleet are read from the start.
 FEW: Final = 16
 
@@ -50,7 +46,7 @@ class PoolState:
     really in use is kept by the fleet, pool by pool.
     """
 
-    __slots__ = ("_state", "_units", "free", "moves", "shape", "turns")
+    __slots__ = ("_state", "_units", "free", "shape")
 
     def __init__(
         self,
@@ -61,8 +57,6 @@ class PoolState:
     ) -> None:
         self.shape = shape
         self.free = free
-        self.moves: dict[Taking, PoolState] = {}
-        self.turns: dict[Turn, PoolState] = {}
         self._state = state
         self._units = units
 
@@ -81,22 +75,6 @@ class PoolState:
             self._units = self.shape.units.states(self.state.remaining, self.free)
         return self._units
 
-    def after(self, taking: Taking) -> "PoolState":
-        """Return the state once these devices are taken; they must fit."""
-        if self.shape.by_units:
-            # Its counter groups remember what becomes of them, so this is quick.
-            return self.shape.after_units(self, taking)
-        found = self.moves.get(taking)
-        if found is None:
-            state = self.state
-            for number, amounts in taking:
-                following = self.shape.node_devices.take_device(state, number, amounts)
-                if following is None:
-                    raise ValueError(f"device {number} does not fit")
-                state = following
-            found = self.moves[taking] = self.shape.interned(state, self)
-        return found
-
 
 class PoolShape:
     """What all pools of one shape have in common, taken from one of them."""
@@ -109,6 +87,8 @@ class PoolShape:
         self.members = self.node_devices.members
         self.consuming = self.node_devices.consuming
         self._states: dict[object, PoolState] = {}
+        # What can be in use of such pools (`occupancy`).
+        self.occupancies: dict[object, Any] = {}
         self._units: Units | None = None
         totals = tuple(counter_group.total for counter_group in self.node_devices.counter_groups)
         self.spent = [
@@ -150,30 +130,8 @@ class PoolShape:
 
     def _remember(self, key: object, state: PoolState) -> None:
         if len(self._states) >= MOST_STATES:
-            # States hold on to those that follow them.
-            for each in self._states.values():
-                each.moves.clear()
-                each.turns.clear()
             self._states.clear()
         self._states[key] = state
-
-    def after_units(self, before: PoolState, taking: Taking) -> PoolState:
-        """Return the state once devices are taken, by the states of their counter groups alone.
-
-        ValueError: one of them is not free.
-        """
-        units, free, all_units = list(before.units), before.free, self.units
-        for number, _ in taking:
-            if not free >> number & 1:
-                raise ValueError(f"device {number} does not fit")
-            group = all_units.group_of[number]
-            if group < 0:
-                free &= ~(1 << number)
-                continue
-            low = all_units.lows[group]
-            unit = units[group] = units[group].without(number - low)
-            free = free & ~self.members[group] | unit.free << low
-        return self._of_units(free, tuple(units))
 
     def _of_units(self, free: int, units: tuple[UnitState, ...]) -> PoolState:
         key = (free & ~self.consuming, units)
@@ -218,14 +176,11 @@ class PoolShape:
         # A shared device has paid for its counters when it was first used.
         return (mask | self.consuming & state.charged) & ~state.used
 
-    def released(self, before: PoolState, taken: Taking, held: int, whole: int) -> PoolState:
+    def released(self, before: PoolState, taken: Taken, held: int, whole: int) -> PoolState:
         """Return the state once devices are released.
 
         `held` are all that are in use after it, `whole` those of them that are not shared.
         """
-        key = (False, taken, held, whole)
-        if (known := before.turns.get(key)) is not None:
-            return known
         room = dict(before.state.room)
         touched = 0
         for number, amounts in taken:
@@ -236,16 +191,13 @@ class PoolShape:
                 room[number] = tuple(
                     have + amount for have, amount in zip(room[number], amounts, strict=True)
                 )
-        return self._settled(before, key, room, touched)
+        return self._settled(before, room, touched, held, whole)
 
-    def holding(self, before: PoolState, taken: Taking, held: int, whole: int) -> PoolState:
+    def holding(self, before: PoolState, taken: Taken, held: int, whole: int) -> PoolState:
         """Return the state once devices are in use, whether they fit or not.
 
         `held` and `whole` as for `released`.
         """
-        key = (True, taken, held, whole)
-        if (known := before.turns.get(key)) is not None:
-            return known
         room = dict(before.state.room)
         touched = 0
         for number, amounts in taken:
@@ -253,17 +205,17 @@ class PoolShape:
             if amounts is not None:
                 had = self.node_devices.room(before.state._replace(room=room), number)
                 room[number] = tuple(have - want for have, want in zip(had, amounts, strict=True))
-        return self._settled(before, key, room, touched)
+        return self._settled(before, room, touched, held, whole)
 
     def _settled(
         self,
         before: PoolState,
-        turn: Turn,
         room: Mapping[int, tuple[Number, ...]],
         touched: int,
+        held: int,
+        whole: int,
     ) -> PoolState:
         """Return the state after devices were taken or released, with recounted counter groups."""
-        _, _, held, whole = turn
         if self.by_units:
             return self._settled_units(before, touched, held, whole)
         remaining = list(before.state.remaining)
@@ -273,10 +225,7 @@ class PoolShape:
                 touched |= members
         used = before.state.used & ~touched | whole & touched
         state = DeviceState(used, held & self.node_devices.shareable, tuple(remaining), room)
-        found = self.interned(state, before)
-        if len(before.turns) < MOST_TURNS:
-            before.turns[turn] = found
-        return found
+        return self.interned(state, before)
 
     def _settled_units(self, before: PoolState, touched: int, held: int, whole: int) -> PoolState:
         units, free = list(before.units), before.free

@@ -195,11 +195,6 @@ class Units:
             members[one].bit_length() <= self.lows[next_] for one, next_ in pairwise(order)
         )
         self.order = order
-        # The counter group of each device; -1 if it draws on none.
-        self.group_of = [
-            -1 if consumption is None else consumption.counter_group
-            for consumption in devices.consumptions
-        ]
         self._needs: dict[tuple[int, ...], Needs] = {}
         self._asks: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Ask] = {}
 

@@ -162,4 +162,4 @@ class Ranking:
             return UNKNOWN
         if found is None:
             return None
-        return planner.planned(found[0], state.pools), found[1]
+        return planner.planned(found[0]), found[1]

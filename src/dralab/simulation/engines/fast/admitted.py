@@ -65,7 +65,12 @@ class AdmittedKind:
             key=NamespacedName(first.key.namespace, task.name),
             uid=task.uid,
             created=now - now % SECOND,
-            claims=tuple(item._replace(made=made.get(item.entry)) for item in first.claims),
+            claims=tuple(
+                [
+                    PodClaim(*item[:3], made.get(item.entry), item.is_classic)
+                    for item in first.claims
+                ]
+            ),
         )
 
 

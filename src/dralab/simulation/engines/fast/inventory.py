@@ -1,6 +1,6 @@
 """The nodes and devices of a scenario, read into the state in which pods are placed."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from dralab.allocation import v1
@@ -15,9 +15,11 @@ from dralab.node.node_status import allocatable_of
 from dralab.objects.metadata import NamespacedName, labels_of, metadata_of, spec_of, status_of
 from dralab.objects.pod_groups import PodGroups
 from dralab.objects.taints import taints_of
+from dralab.scheduling.claims import MadeClaim
 from dralab.scheduling.demands import DemandReader
 from dralab.scheduling.devices import ClusterDevices
 from dralab.scheduling.nodes import NodeTable
+from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.shares import shared_gpus
 from dralab.scheduling.state import ClusterState
 from dralab.simulation.engines.fleet_nodes import (
@@ -38,8 +40,12 @@ GpusAre = Literal["devices", "parts", "shares"]
 def empty_state(
     claim: Callable[[NamespacedName], JsonDict | None],
     features: AllocationFeatures | None = None,
+    own: Callable[[PodInfo], Sequence[MadeClaim]] | None = None,
 ) -> ClusterState:
-    """Return a state without nodes; `features` are those of its release."""
+    """Return a state without nodes; `features` are those of its release.
+
+    `claim` finds a claim, `own` those that were made for a pod (`DemandReader`).
+    """
     table = NodeTable()
     reader = v1.V1Reader(CelSelectorCompiler())
     devices = ClusterDevices(
@@ -49,7 +55,7 @@ def empty_state(
         features=features,
     )
     groups = PodGroups()
-    demands = DemandReader(claim, groups.get, devices.in_flight)
+    demands = DemandReader(claim, groups.get, devices.in_flight, own=own)
     return ClusterState(table, devices, demands, groups=groups)
 
 

@@ -12,7 +12,7 @@ from dralab.objects.claims import allocation_of, claim_names
 from dralab.objects.metadata import NamespacedName, key_of, spec_of, uid_of
 from dralab.objects.taints import taints_of
 from dralab.scheduler.waiting_pods import WaitingPods
-from dralab.scheduling.allocatable import ClaimPlan
+from dralab.scheduling.claims import ClaimPlan
 from dralab.scheduling.reasons import ClusterChange
 from dralab.scheduling.state import ClusterState, PodPlacement
 from dralab.simulation.engines.cluster.faults import rule_of

@@ -7,7 +7,7 @@ from typing import Final
 from dralab.controllers import pod_gc
 from dralab.objects.metadata import NamespacedName, key_of, spec_of
 from dralab.runtime.resources import CLASSES
-from dralab.scheduling.allocatable import ClaimPlan
+from dralab.scheduling.claims import ClaimPlan
 from dralab.scheduling.model import ClusterModel
 from dralab.scheduling.pods import PodInfo
 from dralab.scheduling.reasons import ClusterChange

@@ -60,7 +60,7 @@ class FastRun:
         admitted = self.admitted
         claims = ClaimBook(partial(admitted.stored, CLAIM_TEMPLATES))
         self.inventory = Inventory(nodes, gpus_are)
-        state = empty_state(claims.get, admitted.features())
+        state = empty_state(claims.get, admitted.features(), claims.made_for)
         self.simulation = self.acts(
             state,
             claims,

@@ -1,0 +1,123 @@
+"""What is in use of a pool, and what that becomes as devices are taken and given back.
+
+Pools of one shape of which the same is in use share one `Occupancy`, which remembers those that
+follow it: to take devices that were taken before is to look it up.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from dralab.allocation.inventory.pool_states import Amounts, PoolShape, PoolState
+from dralab.allocation.search.node_devices import mask_of
+
+# Occupancies that one shape remembers, and bits of them; beyond it they are forgotten, which costs
+# time alone.
+MOST_OCCUPANCIES: Final = 200_000
+MOST_BITS: Final = 1 << 28
+
+
+class Taking:
+    """Devices of a pool that a claim takes, by number: whole, or amounts of their capacities.
+
+    `whole` and `parts` are the bit sets of either. Equal ones are one object (`taking_of`).
+    """
+
+    __slots__ = ("devices", "parts", "whole")
+
+    def __init__(self, devices: tuple[tuple[int, Amounts], ...]) -> None:
+        self.devices = devices
+        self.whole = mask_of([number for number, amounts in devices if amounts is None])
+        self.parts = mask_of([number for number, amounts in devices if amounts is not None])
+
+
+# Forgetting the oldest costs time alone.
+taking_of = lru_cache(maxsize=1 << 16)(Taking)
+
+
+class Occupancy:
+    """What is in use of pools of one shape.
+
+    `held` and `whole` are bit sets of devices: taken at all, taken by one claim alone. `sharers`
+    counts the claims of a device that several share. `state` is what is left.
+    """
+
+    __slots__ = ("_after", "_before", "held", "sharers", "state", "whole")
+
+    def __init__(
+        self, held: int, whole: int, sharers: tuple[tuple[int, int], ...], state: PoolState
+    ) -> None:
+        self.held = held
+        self.whole = whole
+        self.sharers = sharers
+        self.state = state
+        self._after: dict[Taking, Occupancy] = {}
+        self._before: dict[Taking, Occupancy] = {}
+
+    def after(self, taking: Taking) -> "Occupancy":
+        """Return what is in use once devices are taken, whether they fit or not."""
+        found = self._after.get(taking)
+        if found is None:
+            sharers = dict(self.sharers)
+            for number, amounts in taking.devices:
+                if amounts is not None:
+                    sharers[number] = sharers.get(number, 0) + 1
+            held, whole = self.held | taking.whole | taking.parts, self.whole | taking.whole
+            state = self.state.shape.holding(self.state, taking.devices, held, whole)
+            found = self._after[taking] = _interned(held, whole, sharers, state)
+        return found
+
+    def before(self, taking: Taking) -> "Occupancy":
+        """Return what is in use once devices are given back."""
+        found = self._before.get(taking)
+        if found is None:
+            sharers, last = dict(self.sharers), taking.whole
+            for number, amounts in taking.devices:
+                if amounts is not None:
+                    rest = sharers.pop(number, 0) - 1
+                    if rest > 0:
+                        sharers[number] = rest
+                    else:
+                        last |= 1 << number
+            held, whole = self.held & ~last, self.whole & ~last
+            state = self.state.shape.released(self.state, taking.devices, held, whole)
+            found = self._before[taking] = _interned(held, whole, sharers, state)
+        return found
+
+    def forget(self) -> None:
+        """Forget what follows."""
+        self._after.clear()
+        self._before.clear()
+
+    def of_shape(self, shape: PoolShape) -> "Occupancy":
+        """Return the same for a shape that tells more apart."""
+        return _interned(
+            self.held, self.whole, dict(self.sharers), shape.interned(self.state.state)
+        )
+
+
+def nothing_in_use(shape: PoolShape) -> Occupancy:
+    """Return what is in use of a pool in the beginning."""
+    return _interned(0, 0, {}, shape.empty)
+
+
+def occupancy_of(shape: PoolShape, taking: Taking, sharers: Mapping[int, int]) -> Occupancy:
+    """Return what is in use of a pool; of shared devices `taking` has what all `sharers` take."""
+    held = taking.whole | taking.parts
+    state = shape.holding(shape.empty, taking.devices, held, taking.whole)
+    return _interned(held, taking.whole, sharers, state)
+
+
+def _interned(held: int, whole: int, sharers: Mapping[int, int], state: PoolState) -> Occupancy:
+    """Return the one object for what is in use."""
+    known: dict[object, Occupancy] = state.shape.occupancies
+    in_order = tuple(sorted(sharers.items()))
+    key = held, whole, in_order, state
+    found = known.get(key)
+    if found is None:
+        if len(known) >= min(MOST_OCCUPANCIES, MOST_BITS // max(1, state.shape.size)):
+            for each in known.values():
+                each.forget()  # they hold on to those that follow them
+            known.clear()
+        found = known[key] = Occupancy(held, whole, in_order, state)
+    return found
