@@ -67,7 +67,7 @@ def test_what_is_unknown_is_refused_with_what_there_is(grid):
         dralab.campaign(SCENARIO, ["fgd"], engine="dask")
     with pytest.raises(TypeError, match="seeds: 'a' is not a whole number"):
         dralab.campaign(SCENARIO, ["fgd"], seeds=["a"])
-    with pytest.raises(ValueError, match="workers: 0 is not a number from 1"):
+    with pytest.raises(ValueError, match="workers: 0 is less than 1"):
         dralab.campaign(SCENARIO, ["fgd"], workers=0)
     with pytest.raises(ValueError, match="at least one scenario"):
         dralab.campaign([], ["fgd"])

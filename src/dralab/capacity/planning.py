@@ -60,6 +60,8 @@ def plan(model: ClusterModel, prices: Mapping[str, float], budget: float | None 
     `prices` names the shapes, or nodes to copy, with the price of a node. UnknownName: there is no
     such shape or node.
     """
+    for name in prices:
+        AddNodes(name, 1).objects(model)  # an unknown one is an error though nothing waits
     with model.tentatively():
         decided = model.run(model.waiting)
         fitting = [pod for pod in model.waiting if isinstance(decided[pod.uid], PodPlacement)]

@@ -11,6 +11,7 @@ from typing import Any, Final
 import yaml
 
 from dralab.kernel.extras import require
+from dralab.lab import arguments
 from dralab.lab.answers import ColumnTable
 from dralab.lab.progress import progress_line
 from dralab.simulation.campaigns import comparison, executors
@@ -44,15 +45,15 @@ def campaign(
     it a line is shown after two seconds. Ctrl-C keeps what is done: `complete` is False then.
     InputError: runs failed, or a scenario is wrong. MissingExtraError.
     """
-    found = [scenarios] if isinstance(scenarios, (str, PathLike, Mapping)) else list(scenarios)
-    if isinstance(seeds, int):
-        seeds = [seeds]
-    if isinstance(schedulers, (str, type)):
-        schedulers = [schedulers]
-    names, numbers = list(dict.fromkeys(schedulers)), list(dict.fromkeys(seeds))
+    found = _several("scenarios", scenarios, (str, PathLike, Mapping))
+    asked = _several("schedulers", schedulers, (str, type))
+    given = arguments.several("seeds", [seeds] if isinstance(seeds, int) else seeds)
+    _check(given, workers)
+    names, numbers = list(dict.fromkeys(asked)), list(dict.fromkeys(given))
     if not (found and names and numbers):
         raise ValueError("a campaign needs at least one scenario, one scheduler and one seed")
-    _check(numbers, workers)
+    if folder is not None:
+        arguments.folder("folder", folder)
     chosen_by = {_name(each): shipped(each) if isinstance(each, type) else None for each in names}
     if len(chosen_by) < len(names):
         raise ValueError("schedulers: two classes have one name")
@@ -86,12 +87,22 @@ def campaign(
         return Grid(done, next(iter(chosen_by)), complete=len(done) == len(cases))
 
 
+def _several(argument: str, value: Any, kinds: tuple[type, ...]) -> list[Any]:
+    """Return several of some kinds; one may come alone. TypeError."""
+    given = [value] if isinstance(value, kinds) else arguments.several(argument, value)
+    for each in given:
+        if not isinstance(each, kinds):
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise TypeError(f"{argument}: {each!r} is not a {wanted}")
+    return given
+
+
 def _check(seeds: Iterable[object], workers: object) -> None:
     """Raise TypeError or ValueError for what is not a number of its kind."""
     if odd := [each for each in seeds if not isinstance(each, Integral)]:
         raise TypeError(f"seeds: {odd[0]!r} is not a whole number")
-    if workers is not None and (not isinstance(workers, int) or workers < 1):
-        raise ValueError(f"workers: {workers!r} is not a number from 1")
+    if workers is not None:
+        arguments.whole("workers", workers, 1)
 
 
 def _name(scheduler: str | type) -> str:
@@ -175,12 +186,12 @@ class Grid:
 
     def report(self, folder: str | PathLike[str], metrics: Sequence[str] = COMPARED) -> None:
         """Write `campaign.csv`, `runs.csv` and `report.html`, as `dralab simulate campaign`."""
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        Path(arguments.folder("folder", folder)).mkdir(parents=True, exist_ok=True)
         comparison.write(self._campaign(metrics, self._first), self._found, Path(folder))
 
     def _rows(self, wanted: Sequence[str], baseline: str) -> list[dict[str, Any]]:
         for metric in wanted:
-            if not metrics.is_known(metric):
+            if not metrics.is_known(arguments.text("metric", metric)):
                 known = ", ".join(metrics.DEFINITIONS)
                 raise KeyError(f"{metric!r} is not a number of a run; known: {known}")
         return comparison.rows(self._campaign(wanted, baseline), self._found)

@@ -11,13 +11,13 @@ from types import FrameType, NoneType
 from typing import Any, Final
 
 from dralab.kernel.clock import SECOND
+from dralab.lab import arguments
 from dralab.lab.answers import ColumnTable
 from dralab.lab.progress import progress_line
 from dralab.scenarios.errors import InputError
 from dralab.simulation import dispatch
 from dralab.simulation.reports import run as reports
-from dralab.simulation.results import outputs
-from dralab.simulation.results.metrics import definition_of
+from dralab.simulation.results import metrics, outputs
 from dralab.simulation.results.result import Result
 from dralab.simulation.scenario import scenario as scenarios
 from dralab.simulation.scenario.scenario import Scenario
@@ -58,6 +58,8 @@ def simulate(
     Ctrl-C ends the run and keeps what is done: `complete` is False then. InputError: what is wrong,
     with its file and field.
     """
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress: {progress!r} is not a function")
     found = load(
         scenario,
         fleet=fleet,
@@ -114,6 +116,9 @@ def load(
 ) -> Scenario:
     """Return the scenario of `simulate`."""
     _check(scenario, scheduler, seed)
+    for name, value in how.items():
+        if value is not None:
+            arguments.text(name, value)
     how |= {"scheduler": scheduler, "seed": seed}
     if isinstance(scenario, Scenario):
         if any(each is not None for each in (fleet, *how.values())):
@@ -183,7 +188,11 @@ class Run:
     @staticmethod
     def meaning(name: str) -> str:
         """Return what a number of `summary` says. KeyError: it does not exist."""
-        return definition_of(name)
+        if not metrics.is_known(arguments.text("name", name)):
+            raise KeyError(
+                f"{name!r} is not a number of a run; known: {', '.join(metrics.DEFINITIONS)}"
+            )
+        return metrics.definition_of(name)
 
     @property
     def tasks(self) -> ColumnTable:
@@ -212,7 +221,7 @@ class Run:
 
     def report(self, folder: str | PathLike[str]) -> list[Path]:
         """Write tables and the page of the run into a folder; return the files. InputError."""
-        return reports.write(self.result, Path(folder))
+        return reports.write(self.result, Path(arguments.folder("folder", folder)))
 
     def plot(self, file: str | PathLike[str] = "") -> Any:
         """Draw use, queue, Gantt and waits; needs the extra `picture`.
@@ -231,5 +240,5 @@ class Run:
         return f"<Run {self.result.name}: {self.result.scheduler}, {over}>"
 
     def _repr_html_(self) -> str:
-        rows = [(name, value, definition_of(name)) for name, value in self.summary.items()]
+        rows = [(name, value, metrics.definition_of(name)) for name, value in self.summary.items()]
         return ColumnTable(("number", "value", "meaning"), rows)._repr_html_()

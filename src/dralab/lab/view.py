@@ -27,6 +27,7 @@ from dralab.explanation.why import why
 from dralab.files.reading import read
 from dralab.fleet import rendering, shapes
 from dralab.kernel.clock import WallClock
+from dralab.lab import arguments
 from dralab.lab.answers import (
     AllocationAnswer,
     ColumnTable,
@@ -227,11 +228,9 @@ class Lab:
         `name` is `NAMESPACE/NAME`, or the name alone where only one has it. What waits before it
         gets its devices first, as for `dralab explain`. UnknownObject.
         """
-        if not isinstance(name, str):
-            raise TypeError(f"name: {name!r} is not a text: give NAMESPACE/NAME")
+        arguments.text("name", name)
         cluster = Snapshot(self.objects)
-        if node and node not in cluster.nodes:
-            raise UnknownObject(f"no node {node!r}; known nodes: {', '.join(cluster.nodes)}")
+        _check_node(cluster, node)
         pending = cluster.pending(every=True)
         asked = _named(pending, name)
         if not asked:
@@ -258,12 +257,13 @@ class Lab:
 
         `policy` is one of those of `dralab allocate`. Nothing is kept.
         """
-        if policy not in POLICIES:
+        if arguments.text("policy", policy) not in POLICIES:
             raise UnknownObject(f"no policy {policy!r}; known: {', '.join(POLICIES)}")
         objects: Sequence[JsonDict] = self.objects
         for source in more:
             objects = merged(objects, _objects_of(source, []))
         cluster = Snapshot(objects)
+        _check_node(cluster, node)
         found = []
         for each in cluster.pending(every=True):
             now = cluster.refreshed(each)
@@ -302,17 +302,20 @@ class Lab:
         copies the first node that has devices. `patch` is merged into the objects of its names.
         """
         added = self._added(add_nodes)
+        arguments.texts("add_nodes", added)
         for like, count in added.items():
             _check_nodes(f"add_nodes: {like}", count)
         changes: list[SupposedChange] = [
             *(AddNodes(like, count) for like, count in added.items()),
-            *map(RemoveNode, _each(remove)),
-            *map(Cordon, _each(cordon)),
-            *map(Uncordon, _each(uncordon)),
+            *map(RemoveNode, arguments.texts("remove", remove)),
+            *map(Cordon, arguments.texts("cordon", cordon)),
+            *map(Uncordon, arguments.texts("uncordon", uncordon)),
         ]
         other = None
         if patch is not None:
-            other = ClusterModel(patched(self.objects, _objects_of(patch, [])))
+            if not (given := _objects_of(patch, [])):
+                raise BadInput(["patch: holds no object"])
+            other = ClusterModel(patched(self.objects, given))
         if not changes and other is None:
             raise BadInput(["nothing would change: give add_nodes, remove, patch or another"])
         try:
@@ -328,7 +331,8 @@ class Lab:
         `shapes` are names of shapes or of nodes to copy, with their prices if they differ; without
         any, the first node that has devices is copied.
         """
-        prices = dict(shapes) if isinstance(shapes, Mapping) else dict.fromkeys(_each(shapes), 1.0)
+        names = arguments.texts("shapes", shapes)
+        prices = dict(shapes) if isinstance(shapes, Mapping) else dict.fromkeys(names, 1.0)
         given = [*prices.items(), *([("budget", budget)] if budget is not None else [])]
         problems = [
             f"{name}: {price!r} is not a price, 0 to {HIGHEST_PRICE:,}"
@@ -346,6 +350,9 @@ class Lab:
     def defragment(self, pod: str = "", *, max_moves: int | None = None) -> MovesAnswer:
         """Return the moves that make room for a pod, or for all that wait. UnknownObject."""
         model = self._capacity
+        arguments.text("pod", pod)
+        if max_moves is not None:
+            arguments.whole("max_moves", max_moves)
         pods = [each for each in model.waiting if pod in {"", str(each.key), each.key.name}]
         if pod and not pods:
             known = ", ".join(str(each.key) for each in model.waiting) or "none"
@@ -389,9 +396,9 @@ class Lab:
         return f"<Lab of {len(cluster.nodes)} nodes, {waiting} pods and claims wait>"
 
 
-def _each(names: str | Iterable[str]) -> Iterable[str]:
-    """Return several names; one may come alone."""
-    return [names] if isinstance(names, str) else names
+def _check_node(cluster: Snapshot, node: str) -> None:
+    if arguments.text("node", node) and node not in cluster.nodes:
+        raise UnknownObject(f"no node {node!r}; known nodes: {', '.join(cluster.nodes)}")
 
 
 def _named(pending: Sequence[Pending], name: str) -> list[Pending]:

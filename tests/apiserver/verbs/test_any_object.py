@@ -227,3 +227,11 @@ def test_good_objects_with_something_else_in_them_get_an_answer(kind):
             check(answer, value, other)
             stored += answer.status == 201
     assert stored > EACH / 4
+
+
+@pytest.mark.parametrize("metadata", [{}, {"name": ""}, {"name": None}])
+def test_an_object_without_a_name_is_invalid(metadata):
+    url = "/api/v1/namespaces/default/configmaps"
+    status, found = Asked()("POST", url, {"metadata": metadata})
+    assert (status, found["reason"]) == (422, "Invalid")
+    assert "name or generateName is required" in found["message"]

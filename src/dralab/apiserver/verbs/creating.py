@@ -68,7 +68,7 @@ def _created(scope: Scope, kind: Kind, value: JsonDict, namespace: str) -> Store
         value["status"] = {}
     _new_metadata(scope, kind, value, namespace, now=now)
     scope.warnings += rules.creation_warnings(value)
-    scope.warnings += scope.rules.inert_warnings(kind, value["metadata"]["name"])
+    scope.warnings += scope.rules.inert_warnings(kind, value["metadata"].get("name", ""))
     if scope.options.gated:
         scope.rules.drop_gated(kind, value, None)
     rules.prepare_create(value, now)
