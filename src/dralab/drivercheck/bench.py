@@ -159,9 +159,10 @@ class Bench(ClaimBench):
         """Return the reason that a started driver has no registration socket; empty if it has."""
         if self.surroundings is not None or self.instance is None:
             return ""
+        ended = not self.instance.running  # asked first: what it says at its end belongs to it
         last = next(reversed(self.instance.output().split("\n")), "").strip()
         said = f"; last output: {last}" if last else ""
-        if not self.instance.running:
+        if ended:
             return f"the driver ends at its start{said}"
         if not sockets_in(self.places.registry):
             ready = f"{self.limits.ready:g} s"
