@@ -13,6 +13,7 @@ LOWEST_TESTS := tests/apiserver/http tests/apiserver/access/authentication tests
 COMPILE := $(BIN)/python -m compileall -q -j 2 src
 # A worker of pytest per core, up to four: each collects all tests anew.
 WORKERS := -n auto --maxprocesses 4
+MARKS := not conformance and not thorough
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lowest thorough again check types style format bench docs rules conformance nightly release mutants generate surface ui clean
@@ -36,7 +37,7 @@ demo: $(DEMO)/.ready ## a first pod that gets its device
 
 test: $(READY) ## the test suite, without what takes a test more than a second
 	@$(COMPILE)
-	$(BIN)/python -m pytest $(WORKERS) -q --timeout 300 -m 'not conformance and not thorough'
+	$(BIN)/python -m pytest $(WORKERS) -q --timeout 300 -m '$(MARKS)'
 
 lowest: ## tests of the server, CEL and the command line with the lowest versions of all dependencies
 	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)

@@ -241,7 +241,8 @@ def test_state_that_is_derived_from_objects_is_kept_in_one_way():
         for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)
-        and (call.func.attr == "observe" or ast.unparse(call.func).endswith("reloads.append"))
+        and call.func.attr in {"observe", "append"}
+        and ast.unparse(call.func).endswith(("observe", "reloads.append"))
         and "writes=True" not in ast.unparse(call)
     }
     allowed = {

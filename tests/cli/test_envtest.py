@@ -20,6 +20,7 @@ from dralab.apiserver.http.connections import tls
 from dralab.cli._kube_apiserver import DEFAULTS, UnknownFlag, arguments_of
 from dralab.cli.main import main
 from dralab.kernel.clock import WallClock
+from waiting import PATIENCE
 
 
 def run(*words):
@@ -191,4 +192,4 @@ def test_the_server_starts_with_the_flags_of_envtest(folder, tmp_path):
         assert found == b"ok"
     finally:
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0

@@ -18,7 +18,7 @@ from dralab.runtime.resources import PODS
 from dralab.web.run_desk import RunDesk
 from processes import Processes
 from recordedruns import recorded
-from waiting import until
+from waiting import PATIENCE, until
 
 SMALL = {
     "fleet": {"nodes": [{"name": "n", "count": 2, "cpu": 4}]},
@@ -178,7 +178,7 @@ def test_a_killed_recorder_of_real_processes_is_continued_and_its_week_replayed(
         lab.client.delete(PODS, "early-0", "default", options={"gracePeriodSeconds": 0})
         until(lambda: names(week, "Pod") == 7 or None)
         second.send_signal(signal.SIGINT)
-        assert second.wait(30) == 0
+        assert second.wait(PATIENCE) == 0
     finally:
         lab.kill("up")
         lab.place.cleanup()

@@ -9,7 +9,7 @@ from dralab.contracts.plugin import ClaimRef, DeviceHealth, PreparedDevice, Prep
 from dralab.kernel.clock import SECOND
 from dralab.node.plugins import Plugins
 from dralab.runtime.live import LiveEngine
-from waiting import until
+from waiting import PATIENCE, until
 
 grpc = pytest.importorskip("grpc", reason="the extra dralab[grpc] is not installed")
 
@@ -141,15 +141,15 @@ def node():
 
 def test_must_register_after_kubelet_restart(node):
     server = node.start()
-    assert server.registered.wait(10)
+    assert server.registered.wait(PATIENCE)
     server.registered.clear()
     node.restart()
-    assert server.registered.wait(10)
+    assert server.registered.wait(PATIENCE)
 
 
 def test_must_register_after_plugin_restart(node):
     node.start().stop()
-    assert node.start().registered.wait(10)
+    assert node.start().registered.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("call", ["GetInfo", "NotifyRegistrationStatus"])
@@ -158,7 +158,7 @@ def test_must_recover_and_register_after_failure(node, call):
     until(lambda: node.registrar.problems)
     assert node.plugins.get(DRIVER) is None
     server.failing = ""
-    assert server.registered.wait(10)
+    assert server.registered.wait(PATIENCE)
     assert node.plugin()
 
 
@@ -169,7 +169,7 @@ both = pytest.mark.parametrize("common", [False, True], ids=["2 sockets", "1 com
 def test_must_be_functional_when_plugin_starts_to_listen_after_registration(node, common):
     server = node.server(common=common)
     server.register()
-    assert server.registered.wait(10)
+    assert server.registered.wait(PATIENCE)
     server.serve()
     plugin = node.plugin()
     until(lambda: plugin.connected)
@@ -214,7 +214,7 @@ def test_must_report_grpc_serving_error(node, socket):
 def test_must_use_one_grpc_connection_for_all_service_calls(node):
     server = node.server()
     server.register()
-    assert server.registered.wait(10)
+    assert server.registered.wait(PATIENCE)
     server.serve()
     plugin = node.plugin()
     until(lambda: plugin.connected)

@@ -21,6 +21,7 @@ from dralab.node.mount_namespaces import NodePaths, problem, service_of, spec_of
 from dralab.node.privileges import Privileges
 from dralab.node.process_runtime import ProcessRuntime
 from dralab.runtime.live import LiveEngine
+from waiting import PATIENCE
 
 needs_namespaces = pytest.mark.skipif(
     sys.platform != "linux" or problem() != "", reason="no mount namespaces on this machine"
@@ -85,7 +86,7 @@ def bench(node):
             ended = []
             begun = start(["sh", "-c", script] if script else [], **more)
             container = self.runtime.start(begun, ended.append)
-            assert container.wait(20)
+            assert container.wait(PATIENCE)
             while not ended:
                 self.engine._changed.acquire()
                 self.engine._changed.release()
@@ -168,7 +169,7 @@ def test_mounts_are_at_the_paths_that_the_pod_names(bench, tmp_path):
 @needs_namespaces
 def test_programs_find_the_server_by_their_account_and_not_as_the_administrator(bench):
     ended, begun = [], replace(start([]), image="mapped")
-    assert bench.runtime.start(begun, ended.append).wait(20)
+    assert bench.runtime.start(begun, ended.append).wait(PATIENCE)
     written = [line for _, line in begun.log.read()[0]]
     assert "KUBERNETES_SERVICE_PORT=6443" in written
     assert not [line for line in written if "KUBECONFIG" in line]
@@ -230,7 +231,7 @@ def test_a_program_that_is_not_there_is_named_in_the_log(bench):
     begun = start(["/no/such/program"])
     ended = []
     container = bench.runtime.start(begun, ended.append)
-    assert container.wait(20)
+    assert container.wait(PATIENCE)
     why = 'exec: "/no/such/program": stat /no/such/program: no such file or directory'
     assert why in begun.log.read()[0][0][1]
     while not ended:

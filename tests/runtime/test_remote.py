@@ -11,6 +11,7 @@ from dralab.runtime import remote
 from dralab.runtime.kubeconfig import ClusterAccess
 from dralab.runtime.remote import RemoteClient, RemoteWatch
 from dralab.runtime.resources import PODS
+from waiting import PATIENCE
 
 
 class Stream:
@@ -44,10 +45,10 @@ class Slow:
 def test_a_watch_that_is_closed_while_its_stream_opens_closes_the_stream():
     client = Slow()
     watch = RemoteWatch(client, "/api/v1/pods", {}, "1")
-    assert client.asked.wait(10)
+    assert client.asked.wait(PATIENCE)
     watch.close()
     client.may.set()
-    assert client.answer.closed.wait(10)
+    assert client.answer.closed.wait(PATIENCE)
 
 
 def test_a_client_that_is_closed_connects_no_more():

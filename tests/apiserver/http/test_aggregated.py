@@ -15,6 +15,7 @@ from dralab.apiserver.verbs.aggregation import services
 from dralab.apiserver.verbs.aggregation.services import document_path
 from dralab.apiserver.verbs.kinds.outgoing_calls import OutgoingSettings
 from dralab.cluster import Cluster, Options
+from waiting import PATIENCE
 from webhookserver import WebhookServer
 
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -285,7 +286,7 @@ def test_a_client_that_goes_ends_the_watch_of_the_other_server(cluster, there):
     there.answers[THINGS] = events
     with urlopen(f"{cluster.url}{THINGS}?watch=1") as answer:
         answer.readline()
-    assert left.wait(20)
+    assert left.wait(PATIENCE)
 
 
 def test_a_server_that_hangs_is_not_asked(cluster, there, monkeypatch):

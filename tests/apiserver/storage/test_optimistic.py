@@ -11,6 +11,7 @@ from dralab.apiserver.storage import (
     OptimisticStore,
     StorageUnavailable,
 )
+from waiting import PATIENCE
 
 WEB = Key("pods", "default", "web")
 DB = Key("pods", "default", "db")
@@ -152,7 +153,7 @@ def test_a_list_is_not_as_of_a_write_that_was_taken_back():
         with store.batch():
             store.create(DB, value())
             listing.start()
-            assert store.lock.wanted.wait(30)
+            assert store.lock.wanted.wait(PATIENCE)
 
     with pytest.raises(StorageUnavailable):
         write()

@@ -22,6 +22,7 @@ from dralab.apiserver.storage import MemoryStore
 from dralab.cel.program import Program
 from dralab.kernel.clock import ManualClock
 from dralab.kernel.randomness import Randomness
+from waiting import PATIENCE
 
 POLICIES, BINDINGS = (
     f"{GROUP}/validatingadmissionpolicies",
@@ -401,7 +402,7 @@ def test_one_write_at_a_time_is_evaluated_for_long(server, monkeypatch):
         with lock:
             threads.append(threading.get_ident())
             most.append(len(threads))
-        assert all_asked.wait(30), "no turn was asked for"
+        assert all_asked.wait(PATIENCE), "no turn was asked for"
         threading.Event().wait(0.02)  # time for others to come, if they may
         with lock:
             threads.remove(threading.get_ident())

@@ -19,6 +19,7 @@ from dralab.simulation.engines.batch.messages import BatchEvents
 from dralab.simulation.engines.batch.schedulers import SCHEDULERS
 from dralab.simulation.platforms.platform import plain
 from dralab.simulation.workloads import batsim
+from waiting import PATIENCE
 
 MEDIUM = ("batsim", "evalys", "examples", "batsim_outputs", "medium_late", "medium_late.json")
 
@@ -371,7 +372,7 @@ def test_both_ends_meet_over_a_socket(testdata):
         )
     )
     other.start()
-    assert there.wait(10)
+    assert there.wait(PATIENCE)
     path = testdata(*MEDIUM)
     far = run_batsim([path], platform=None, scheduler="easy", socket=address[0])
     other.join(10)
@@ -433,7 +434,7 @@ def test_an_unmodified_pybatsim_drives_the_machines(
         run = run_batsim(
             [path], platform=None, hosts=hosts, scheduler="easy", socket=f"tcp://localhost:{port}"
         )
-        assert other.wait(30) == 0
+        assert other.wait(PATIENCE) == 0
     found = outputs.summary(run)
     begins = 1 if workload == "later" else 0
     times = (found["makespan"] - begins, found["mean_waiting_time"])

@@ -226,7 +226,9 @@ def test_whatever_decides_nobody_runs_on_a_node_that_is_down(scheduler, seed):
             assert most - lost * each["speeds"]["k80"] == pytest.approx(each["steps"], rel=1e-6)
 
 
-@pytest.mark.parametrize("name", ["fifo", "optimus", "pollux", "sia"])
+@pytest.mark.parametrize(
+    "name", ["fifo", "optimus", "sia", pytest.param("pollux", marks=pytest.mark.thorough)]
+)
 def test_measured_trainings_go_back_in_their_epochs(tmp_path, name):
     pytest.importorskip("scipy")
     pytest.importorskip("ortools")
@@ -336,6 +338,7 @@ def test_stays_are_written_and_shown_one_by_one(tmp_path):
     assert outputs.read_run(tmp_path).tasks == outputs.as_written(found.result).tasks
 
 
+@pytest.mark.thorough
 def test_campaigns_compare_the_gpu_hours_that_policies_lose(tmp_path):
     content = {
         "fleet": TWO_NODES,
