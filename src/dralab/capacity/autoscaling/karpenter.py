@@ -4,6 +4,7 @@ Source: Karpenter 1.x of August 2026 (`provisioning/scheduling`, `disruption`). 
 instance type with a price; those of one priority and group are the types of one NodePool.
 """
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
@@ -80,14 +81,23 @@ def _chosen(planned: Iterable[_NodeToAsk], pools: Mapping[NodePool, int]) -> lis
     return found
 
 
+def _rank(pool: NodePool) -> tuple[int, str]:
+    """Return what sorts NodePools: the one with the highest weight is the last, then by name."""
+    return pool.priority, pool.group
+
+
 def _by_price(pool: NodePool) -> tuple[float, str]:
     return pool.price, pool.name
 
 
 def _planned(
-    model: ClusterModel, pools: Iterable[NodePool], pods: Iterable[PodInfo], remaining: Limits
+    model: ClusterModel,
+    pools: Collection[NodePool],
+    pods: Iterable[PodInfo],
+    remaining: Limits,
+    most: int = sys.maxsize,
 ) -> list[_NodeToAsk]:
-    """Return the nodes that pods need, each with all pools of which one would do."""
+    """Return the nodes that pods need, the first `most`, each with all pools that would do."""
     fits = _Fits(model)
     claims: list[_NodeToAsk] = []
     left = {group: dict(amounts) for group, amounts in remaining.items()}
@@ -97,12 +107,14 @@ def _planned(
         open_to = [joined] if joined else sorted(claims, key=lambda each: len(each.pods))
         if any(_joins(fits, each, pod, shared) for each in open_to) or joined:
             continue
-        for key in sorted({(each.priority, each.group) for each in pools}, reverse=True):
+        if len(claims) == most:
+            break
+        for key in sorted({_rank(each) for each in pools}, reverse=True):
             limits = left.get(key[1], {})
             options = [
                 each
                 for each in pools
-                if (each.priority, each.group) == key
+                if _rank(each) == key
                 and all(each.amounts.get(name, 0) <= most for name, most in limits.items())
                 and fits(each, (pod,))
             ]
@@ -293,8 +305,14 @@ class _Trial:
 
     def consolidation(self, names: Sequence[str]) -> Disruption | None:
         """Return the disruption of all these nodes, for at most one node that is cheaper."""
-        planned = self._replacements(names)
-        if planned is None or len(planned) > 1:
+        price = sum(self.nodes[name].price for name in names)
+        last = min((_rank(pool) for pool in self.pools), default=None)
+        # Of the NodePool that comes last, others would come for nothing.
+        tried = [
+            pool for pool in self.pools if pool.price < price or pool.spot or _rank(pool) != last
+        ]
+        planned = self._replacements(names, tried, most=1)
+        if planned is None:
             return None
         if not planned:
             return Disruption(tuple(names), UNDERUTILIZED)
@@ -302,7 +320,6 @@ class _Trial:
         spot = [pool for pool in node.options if pool.spot]
         if spot and all(pool.spot for pool in going):
             return None  # as long as the feature gate SpotToSpotConsolidation is off
-        price = sum(self.nodes[name].price for name in names)
         cheaper = [
             pool for pool in spot or node.options if pool.price < price and self.pools[pool] > 0
         ]
@@ -314,7 +331,7 @@ class _Trial:
 
     def drift(self, name: str) -> Disruption | None:
         """Return the disruption of a node, for as many nodes as its pods need."""
-        planned = self._replacements([name])
+        planned = self._replacements([name], self.pools)
         if planned is None:
             return None
         coming = _chosen(planned, self.pools)
@@ -322,8 +339,10 @@ class _Trial:
             return None
         return Disruption((name,), DRIFTED, tuple(each.pool for each in coming))
 
-    def _replacements(self, names: Sequence[str]) -> list[_NodeToAsk] | None:
-        """Return the nodes that the pods of these need; None: some of them would find no place.
+    def _replacements(
+        self, names: Sequence[str], pools: Collection[NodePool], most: int = sys.maxsize
+    ) -> list[_NodeToAsk] | None:
+        """Return the nodes that pods of these need; None: more than `most`, or none would do.
 
         None as well where they would move to nodes that are not ready yet.
         """
@@ -338,7 +357,7 @@ class _Trial:
             if self.unready and len(homeless(model, left)) < len(left):
                 return None
             limits = _limits_without(names, self.nodes, self.remaining)
-            planned = _planned(model, self.pools, left, limits)
+            planned = _planned(model, pools, left, limits, most)
         return planned if sum(len(each.pods) for each in planned) == len(left) else None
 
 
