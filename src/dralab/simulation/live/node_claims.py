@@ -55,6 +55,8 @@ HASH: Final = "karpenter.sh/nodepool-hash"
 HASH_VERSION: Final = {"karpenter.sh/nodepool-hash-version": "dralab-v1"}
 MANAGED: Final = {"kwok.x-k8s.io/node": "fake"}
 HOSTNAME: Final = "kubernetes.io/hostname"
+# What a node has until the node controller has seen it (`scheduling/taints.go`).
+EPHEMERAL: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 DELETED: Final = "deleted"
 # The conditions that make a NodeClaim ready.
 NEEDED: Final = ("Launched", "Registered", "Initialized")
@@ -304,16 +306,20 @@ class NodeClaims:
         starting = karpenter.machines.settings[machine.pool].startup_taints
         tainted = {(each["key"], each["effect"]) for each in taints_of(node)}
         blocking = [each for each in starting if (each["key"], each["effect"]) in tainted]
+        early = [each for each in taints_of(node) if each["key"] in EPHEMERAL]
         if ready.get("status") != "True":
             reason, message = "NodeNotReady", "Node status is NotReady"
         elif late := self._late_driver(machine, karpenter):
             reason = "DRADriverPoolsNotPublished"
             message = f'DRA driver "{late}" has not published a complete resource pool'
         elif blocking:
-            taint = blocking[0]
-            value = f"={taint['value']}" if taint.get("value") else ""
-            reason = "StartupTaintsExist"
-            message = f'StartupTaint "{taint["key"]}{value}:{taint["effect"]}" still exists'
+            reason, message = (
+                "StartupTaintsExist",
+                f'StartupTaint "{_text(blocking[0])}" still exists',
+            )
+        elif early:
+            reason = "KnownEphemeralTaintsExist"
+            message = f'KnownEphemeralTaint "{_text(early[0])}" still exists'
         else:
             return awaiting("Initialized")
         return condition("Initialized", "Unknown", reason, message)
@@ -370,6 +376,11 @@ class NodeClaims:
         }
         digest = hashlib.sha256(orjson.dumps(hashed, option=orjson.OPT_SORT_KEYS)).digest()
         return str(int.from_bytes(digest[:8]))
+
+
+def _text(taint: JsonObject) -> str:
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint['key']}{value}:{taint['effect']}"
 
 
 def provider_id(name: str) -> str:
