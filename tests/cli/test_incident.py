@@ -69,4 +69,5 @@ def test_a_served_cluster_is_judged(tmp_path: Path):
     assert lines[0].strip() == incidents.read(NAME).report.strip()
     assert lines[1].startswith("ready: https://")
     assert (before.returncode, before.stdout) == (1, "the pod ml/train does not run\n")
+    assert "check again in a minute" in before.stderr
     assert (after.returncode, after.stdout) == (0, "mended\n")

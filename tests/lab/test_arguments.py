@@ -102,3 +102,18 @@ def test_a_pod_without_a_name_is_an_error_of_the_scenario():
     scenario = {**SCENARIO, "workload": {"pods": [{"name": "", "cpu": 1, "duration": "1m"}]}}
     with pytest.raises(dralab.InputError, match="name or generateName is required"):
         dralab.simulate(scenario)
+
+
+def test_a_full_disk_is_told_with_the_folder(run, tmp_path):
+    (tmp_path / "tasks.csv").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        run.report(tmp_path)
+    assert caught.value.filename == str(tmp_path)
+
+
+def test_a_full_disk_is_told_with_the_folder_of_a_campaign(tmp_path):
+    grid = dralab.campaign(SCENARIO, "fgd", seeds=[1], workers=1)
+    (tmp_path / "runs.csv").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        grid.report(tmp_path)
+    assert caught.value.filename == str(tmp_path)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 # Controllers have 15 seconds to act on a repair before it counts as none.
 LOOKS: Final = 60
 PAUSE: Final = 0.25
+RETRYING: Final = (
+    "If you just mended it, check again in a minute: controllers retry more and more rarely."
+)
 WIDTH: Final = 80
 
 
@@ -105,6 +108,7 @@ def _check(found: "Incident", kubeconfig: Path | None) -> None:
         raise UnusableInput(error.message) from error
     if wrong:
         echo("\n".join(wrong))
+        echo(RETRYING, err=True)
         raise SystemExit(1)
     echo("mended")
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from dralab.simulation.campaigns.grid import Campaign, CampaignCase, Numbers
 from dralab.simulation.reports.page import Chart, ReportPage
 from dralab.simulation.results import metrics
-from dralab.simulation.results.outputs import write_csv
+from dralab.simulation.results.outputs import write_csv, writing
 
 # Student's t, 97.5 %, for 1 to 30 degrees of freedom.
 STUDENT: Final = (
@@ -140,9 +140,12 @@ def write(
     """Write `campaign.csv`, `runs.csv` and `report.html`; return the table."""
     table = rows(campaign, found)
     cells = [[row[column] for column in COLUMNS] for row in table]
-    write_csv(folder / "campaign.csv", COLUMNS, cells)
-    write_csv(folder / "runs.csv", [*RUN_COLUMNS, *campaign.compared], run_rows(campaign, found))
-    page(campaign, table, found).write(folder / "report.html")
+    with writing(folder):
+        write_csv(folder / "campaign.csv", COLUMNS, cells)
+        write_csv(
+            folder / "runs.csv", [*RUN_COLUMNS, *campaign.compared], run_rows(campaign, found)
+        )
+        page(campaign, table, found).write(folder / "report.html")
     return table
 
 

@@ -39,17 +39,18 @@ def write(
 ) -> list[Path]:
     """Write the tables and `report.html` (and a picture, and a trace) of a run into a folder."""
     outputs.check(picture=picture)
-    paths = outputs.write(result, folder, parquet=parquet)
-    paths.append(folder / "report.html")
-    page(result).write(paths[-1])
-    if picture:
-        from dralab.simulation.reports import picture as pictures
+    with outputs.writing(folder):
+        paths = outputs.write(result, folder, parquet=parquet)
+        paths.append(folder / "report.html")
+        page(result).write(paths[-1])
+        if picture:
+            from dralab.simulation.reports import picture as pictures
 
-        paths.append(folder / f"report.{picture}")
-        pictures.write(result, paths[-1])
-    if perfetto:
-        paths.append(folder / "trace.json")
-        trace.write(result, paths[-1])
+            paths.append(folder / f"report.{picture}")
+            pictures.write(result, paths[-1])
+        if perfetto:
+            paths.append(folder / "trace.json")
+            trace.write(result, paths[-1])
     return paths
 
 

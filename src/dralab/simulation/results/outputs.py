@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -70,6 +71,16 @@ def write(result: Result, folder: Path, *, parquet: bool | None = None) -> list[
             paths.append(folder / f"{name}.parquet")
             write_parquet(paths[-1], columns, rows)
     return paths
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Have the error of a write, as on a full disk, name the folder."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(folder)
+        raise
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
