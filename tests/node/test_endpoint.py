@@ -477,7 +477,7 @@ REFUSED = [
 @pytest.mark.parametrize(("path", "protocol", "text"), REFUSED, ids=[r[2] for r in REFUSED])
 def test_a_refusal_of_the_node_comes_back_in_its_words(lab, path, protocol, text):
     if not any(p["metadata"]["name"] == "acted" for p in lab.client.list(PODS).items):
-        lab.run("acted", "sleep 60", node="pretend")
+        lab.run("acted", "sleep 86400", node="pretend")  # for all of these tests
     with lab.open(path, protocol) as session:
         assert session.status == 400
         assert text in session.refusal()
