@@ -76,6 +76,7 @@ def test_a_pool_that_is_counted_anew_is_as_it_was(seed):
 
 def test_what_is_forgotten_is_worked_out_again(monkeypatch):
     monkeypatch.setattr(occupancy, "MOST_OCCUPANCIES", 2)
+    monkeypatch.setattr(occupancy, "MOST_FOLLOWING", 1)
     chance, few, all_ = Random(3), loaded(), loaded()
     gone = []
     for number in range(40):

@@ -6,7 +6,7 @@ follow it: to take devices that were taken before is to look it up.
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from dralab.allocation.inventory.pool_states import Amounts, PoolShape, PoolState
 from dralab.allocation.search.node_devices import mask_of
@@ -15,6 +15,8 @@ from dralab.allocation.search.node_devices import mask_of
 # time alone.
 MOST_OCCUPANCIES: Final = 200_000
 MOST_BITS: Final = 1 << 28
+# What may follow one occupancy likewise.
+MOST_FOLLOWING: Final = 1_024
 
 
 class Taking:
@@ -63,8 +65,19 @@ class Occupancy:
                 if amounts is not None:
                     sharers[number] = sharers.get(number, 0) + 1
             held, whole = self.held | taking.whole | taking.parts, self.whole | taking.whole
-            state = self.state.shape.holding(self.state, taking.devices, held, whole)
-            found = self._after[taking] = _interned(held, whole, sharers, state)
+            found = _interned(held, whole, sharers, self._state_after(taking, held, whole))
+            _remember(self._after, taking, found)
+        return found
+
+    def _state_after(self, taking: Taking, held: int, whole: int) -> PoolState:
+        before = self.state
+        # What follows when free devices are taken does not depend on what else is in use.
+        are_free = not (taking.whole | taking.parts) & ~before.free
+        found = before.moves.get(taking) if are_free else None
+        if found is None:
+            found = before.shape.holding(before, taking.devices, held, whole)
+            if are_free:
+                _remember(before.moves, taking, found)
         return found
 
     def before(self, taking: Taking) -> "Occupancy":
@@ -81,7 +94,8 @@ class Occupancy:
                         last |= 1 << number
             held, whole = self.held & ~last, self.whole & ~last
             state = self.state.shape.released(self.state, taking.devices, held, whole)
-            found = self._before[taking] = _interned(held, whole, sharers, state)
+            found = _interned(held, whole, sharers, state)
+            _remember(self._before, taking, found)
         return found
 
     def forget(self) -> None:
@@ -94,6 +108,12 @@ class Occupancy:
         return _interned(
             self.held, self.whole, dict(self.sharers), shape.interned(self.state.state)
         )
+
+
+def _remember(following: dict[Any, Any], taking: Taking, found: Occupancy | PoolState) -> None:
+    if len(following) >= MOST_FOLLOWING:
+        following.clear()
+    following[taking] = found
 
 
 def nothing_in_use(shape: PoolShape) -> Occupancy:

@@ -46,7 +46,7 @@ class PoolState:
     really in use is kept by the fleet, pool by pool.
     """
 
-    __slots__ = ("_state", "_units", "free", "shape")
+    __slots__ = ("_state", "_units", "free", "moves", "shape")
 
     def __init__(
         self,
@@ -57,6 +57,8 @@ class PoolState:
     ) -> None:
         self.shape = shape
         self.free = free
+        # The states that follow when free devices are taken, by what is taken (`occupancy`).
+        self.moves: dict[object, PoolState] = {}
         self._state = state
         self._units = units
 
@@ -130,6 +132,8 @@ class PoolShape:
 
     def _remember(self, key: object, state: PoolState) -> None:
         if len(self._states) >= MOST_STATES:
+            for each in self._states.values():
+                each.moves.clear()  # they hold on to those that follow them
             self._states.clear()
         self._states[key] = state
 
@@ -181,6 +185,8 @@ class PoolShape:
 
         `held` are all that are in use after it, `whole` those of them that are not shared.
         """
+        if self.by_units:
+            return self._settled_units(before, taken, held, whole)
         room = dict(before.state.room)
         touched = 0
         for number, amounts in taken:
@@ -198,6 +204,8 @@ class PoolShape:
 
         `held` and `whole` as for `released`.
         """
+        if self.by_units:
+            return self._settled_units(before, taken, held, whole)
         room = dict(before.state.room)
         touched = 0
         for number, amounts in taken:
@@ -215,9 +223,7 @@ class PoolShape:
         held: int,
         whole: int,
     ) -> PoolState:
-        """Return the state after devices were taken or released, with recounted counter groups."""
-        if self.by_units:
-            return self._settled_units(before, touched, held, whole)
+        """Return the state after a change, with recounted counter groups."""
         remaining = list(before.state.remaining)
         for counter_group, members in enumerate(self.members):
             if members & touched:
@@ -227,18 +233,20 @@ class PoolShape:
         state = DeviceState(used, held & self.node_devices.shareable, tuple(remaining), room)
         return self.interned(state, before)
 
-    def _settled_units(self, before: PoolState, touched: int, held: int, whole: int) -> PoolState:
-        units, free = list(before.units), before.free
-        alone = touched & ~self.consuming
-        free = free & ~alone | alone & ~whole
-        for group, members in enumerate(self.members):
-            if members & touched:
-                low, kind = self.units.lows[group], self.units.kinds[group]
-                rest = kind.rest(
-                    (held & members) >> low, self.node_devices.counter_groups[group].total
-                )
-                unit = units[group] = kind.state(rest, (members & ~whole) >> low)
-                free = free & ~members | unit.free << low
+    def _settled_units(self, before: PoolState, taken: Taken, held: int, whole: int) -> PoolState:
+        """Return the same where the states of counter groups are all that there is."""
+        units, free, all_units = list(before.units), before.free, self.units
+        for number, _ in taken:
+            group = all_units.group_of[number]
+            if group < 0:
+                free = free & ~(1 << number) | 1 << number & ~whole
+                continue
+            members, low = self.members[group], all_units.lows[group]
+            total = self.node_devices.counter_groups[group].total
+            unit = units[group] = all_units.kinds[group].in_use(
+                (held & members) >> low, (members & ~whole) >> low, total
+            )
+            free = free & ~members | unit.free << low
         return self._of_units(free, tuple(units))
 
     def _rest(self, counter_group: int, held: int) -> Remaining:

@@ -75,7 +75,7 @@ class UnitKind:
         self.consumptions = consumptions
         self._spent = spent
         self._fitting: dict[Remaining, int] = {}
-        self._rests: dict[tuple[int, Remaining], Remaining] = {}
+        self._in_use: dict[tuple[int, int, int], UnitState] = {}
         self._states: dict[tuple[Remaining, int], UnitState] = {}
 
     def state(self, remaining: Remaining, free: int) -> "UnitState":
@@ -99,17 +99,22 @@ class UnitKind:
             found = self._states[key] = UnitState(self, *key)
         return found
 
-    def rest(self, held: int, total: Remaining) -> Remaining:
-        """Return what is left of a total when these devices are in use."""
-        key = (held, total)
-        found = self._rests.get(key)
+    def in_use(self, held: int, free: int, total: Remaining) -> "UnitState":
+        """Return the state of a group with this total when these devices are in use.
+
+        `free` are those that nobody holds whole.
+        """
+        # Totals live as long as their groups.
+        key = (held, free, id(total))
+        found = self._in_use.get(key)
         if found is None:
-            found = total
+            rest = total
             for number in bits(held):
-                found = overdrawn(found, self.consumptions[number])
-            if len(self._rests) >= MOST_UNITS:
-                self._rests.clear()
-            self._rests[key] = found
+                rest = overdrawn(rest, self.consumptions[number])
+            found = self.state(rest, free)
+            if len(self._in_use) >= MOST_UNITS:
+                self._in_use.clear()
+            self._in_use[key] = found
         return found
 
     def forget(self) -> None:
@@ -118,7 +123,7 @@ class UnitKind:
             each.moves.clear()  # states hold on to those that follow them
         self._states.clear()
         self._fitting.clear()
-        self._rests.clear()
+        self._in_use.clear()
 
 
 class UnitState:
@@ -195,6 +200,11 @@ class Units:
             members[one].bit_length() <= self.lows[next_] for one, next_ in pairwise(order)
         )
         self.order = order
+        # The counter group of each device; -1 if it draws on none.
+        self.group_of = [
+            -1 if consumption is None else consumption.counter_group
+            for consumption in devices.consumptions
+        ]
         self._needs: dict[tuple[int, ...], Needs] = {}
         self._asks: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Ask] = {}
 
