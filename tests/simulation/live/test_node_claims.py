@@ -257,3 +257,21 @@ def test_node_claims_outlive_a_restart_and_those_without_a_machine_go(types, tmp
         assert set(lab.places()) == {"a", "b"}
         assert None not in lab.places().values()
         assert sorted(claims(lab)) == lab.nodes()
+
+
+@pytest.mark.parametrize("resource", [NODES, NODE_CLAIMS])
+def test_a_node_of_a_type_that_is_gone_goes_when_it_is_deleted(types, tmp_path, resource):
+    data = str(tmp_path / "data.db")
+    with autoscaled("karpenter", types, data=data) as lab:
+        lab.client.create(NODE_CLASSES, karpenterkinds.node_class())
+        lab.client.create(NODE_POOLS, karpenterkinds.pool(after="60s"))
+        submit(lab, "a")
+        lab.wait(60)
+        assert lab.nodes() == [FIRST]
+    types.write_text(yaml.safe_dump({"pools": TYPES[1:]}))
+    with autoscaled("karpenter", types, data=data) as lab:
+        lab.wait(5)
+        assert lab.nodes() == sorted(claims(lab)) == [FIRST]
+        lab.client.delete(resource, FIRST)
+        lab.wait(5)
+        assert lab.nodes() == sorted(claims(lab)) == []

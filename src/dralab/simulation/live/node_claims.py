@@ -148,8 +148,8 @@ class NodeClaims:
         if machine is None:
             self._uids.pop(name, None)
             self._drifted.pop(name, None)
-            if claim is not None and self._nodes.get(NamespacedName("", name)) is None:
-                self._release(claim)
+            if claim is not None:
+                self._let_go(claim, karpenter)
             return None
         if claim is None:
             claim = self._create(machine, ())
@@ -165,9 +165,18 @@ class NodeClaims:
             self._write(claim, machine, karpenter)
         return self._next_look(machine, karpenter)
 
-    def _release(self, claim: JsonDict) -> None:
-        """Let a NodeClaim go whose machine is gone; say of another's that nothing comes of it."""
+    def _let_go(self, claim: JsonDict, karpenter: Karpenter) -> None:
+        """Release a NodeClaim without a machine, and its node once a user deletes either.
+
+        Such a node is of an instance type that its NodePool lost while nobody ran: nothing
+        drains it. Of a NodeClaim of the user's own, say that nothing comes of it.
+        """
         name = metadata_of(claim)["name"]
+        node = self._nodes.get(NamespacedName("", name))
+        if node is not None:
+            if FINALIZER in finalizers_of(claim) and any(map(is_deleting, (claim, node))):
+                karpenter.machines.host.remove(name, ())
+            return
         if FINALIZER not in finalizers_of(claim):
             self._recorder.event(
                 claim,
