@@ -46,7 +46,12 @@ from dralab.simulation.engines.cluster.nodes import SimulatedNodes
 from dralab.simulation.engines.cluster.pools import ClusterPools
 from dralab.simulation.engines.cluster.queues import AdmissionQueues
 from dralab.simulation.engines.cluster.submission import GATE, SCHEDULER, TaskObjects, gangs_of
-from dralab.simulation.engines.cluster.tasks import ClusterTask, ClusterTasks, GpuUsage, lanes_of
+from dralab.simulation.engines.cluster.tasks import (
+    ClusterTask,
+    ClusterTasks,
+    GpuUsage,
+    all_devices,
+)
 from dralab.simulation.engines.fleet_nodes import capacity_of
 from dralab.simulation.engines.own_choice import OwnChoice
 from dralab.simulation.engines.scenario_run import Progress, Stop
@@ -566,29 +571,18 @@ class ClusterRun:
 
     def result(self) -> Result:
         """Return the result so far."""
-        devices = self.nodes.devices
-        for node, names in self.created_objects.devices.items():
-            devices.setdefault(node, []).extend(names)
-        lanes = lanes_of(devices)
         over = self.complete and self.tasks.over == len(self.tasks.records)
         end = self._last if over else self.cluster.now
-        place = {lane: index for index, lane in enumerate(lanes)}
-        outages = [
-            (place[name], since - self.begin, until - self.begin)
-            for name, since, until in self.faults.of_nodes.outages.until(end)
-        ]
-        return Result(
-            name=self.scenario.name,
-            scheduler=self.scenario.scheduler,
-            seed=self.scenario.seed,
-            tasks=list(self.tasks.finished(self.begin, lanes, end, self.scenario.conditions.life)),
-            samples=self.tasks.samples,
-            lanes=lanes,
+        found = self.tasks.result(
+            self.scenario,
+            all_devices(self.nodes.devices, self.created_objects.devices),
+            (self.begin, end),
+            self.faults.of_nodes.outages.until(end),
+        )
+        return replace(
+            found,
             capacity=self.machines.most(end, self.capacity),
             types=self.types,
-            end=end - self.begin,
-            outages=outages,
-            refusals=dict(self.tasks.refusals),
             notes=list(self._notes()),
             complete=self.complete,
             nodes=self.machines.spans(self.begin, end),

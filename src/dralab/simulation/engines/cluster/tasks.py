@@ -1,16 +1,17 @@
 """The record of every pod: updated during the run, and converted to results at the end."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from dralab.scheduling.shares import Shares
 from dralab.simulation.engines.fragmentation import FragmentationLedger, NodeRoom
 from dralab.simulation.engines.objects import GPU_PREFIX
-from dralab.simulation.lifecycle.model import LifeCycle, Pod
+from dralab.simulation.lifecycle.model import Pod
 from dralab.simulation.lifecycle.tasks import TaskRecord
-from dralab.simulation.results.result import SampleColumns, Task
+from dralab.simulation.results.result import Result, SampleColumns
+from dralab.simulation.scenario.scenario import Scenario
 from dralab.simulation.workloads.openb import GpuNode, PodRequest
 
 
@@ -110,18 +111,39 @@ class ClusterTasks:
              self.asked, self.over, self.evicted, self.refusals_total, 0.0, *types)
         )  # fmt: skip
 
-    def finished(
-        self, begin: int, lanes: Sequence[str], now: int, life: LifeCycle
-    ) -> Iterator[Task]:
-        """Yield the tasks as results have them; lanes are those of their devices, or their node."""
-        place = {lane: index for index, lane in enumerate(lanes)}
+    def result(
+        self,
+        scenario: Scenario,
+        devices: Mapping[str, Sequence[str]],
+        span: tuple[int, int],
+        outages: Iterable[tuple[str, int, int]],
+    ) -> Result:
+        """Return the result of a run that began and ended at the times of `span`.
 
+        What the run had is left to be said. A task is on the lanes of its devices, or of its node.
+        """
+        begin, end = span
+        lanes = lanes_of(devices)
+        place = {lane: index for index, lane in enumerate(lanes)}
+        life, tasks = scenario.conditions.life, []
         for task in self.records:
             names = [f"{task.node}/{device}" for device in task.devices]
             used = [place[name] for name in names if name in place]
             if not used and task.node in place:
                 used = [place[task.node]]
-            yield task.task(sorted(used), now, life, begin=begin)
+            tasks.append(task.task(sorted(used), end, life, begin=begin))
+        return Result(
+            name=scenario.name,
+            scheduler=scenario.scheduler,
+            seed=scenario.seed,
+            tasks=tasks,
+            samples=self.samples,
+            lanes=lanes,
+            capacity={},
+            end=end - begin,
+            outages=[(place[name], since - begin, until - begin) for name, since, until in outages],
+            refusals=dict(self.refusals),
+        )
 
 
 class GpuUsage:
@@ -193,6 +215,19 @@ def _shares_of(request: PodRequest, devices: tuple[str, ...], gpus: int) -> Shar
     if len(taken) != request.gpus or max(taken, default=0) >= max(1, gpus):
         taken = []  # devices of another user's driver
     return Shares(request.gpus, request.milli, request.models, tuple(taken))
+
+
+def all_devices(*kinds: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return the devices of each node, of several kinds.
+
+    >>> all_devices({"n0": ["gpu-0"]}, {"n1": ["nic"], "n0": ["nic"]})
+    {'n0': ['gpu-0', 'nic'], 'n1': ['nic']}
+    """
+    found: dict[str, list[str]] = {}
+    for devices in kinds:
+        for node, names in devices.items():
+            found.setdefault(node, []).extend(names)
+    return found
 
 
 def lanes_of(devices: Mapping[str, Sequence[str]]) -> list[str]:

@@ -4,6 +4,7 @@ With `dralab-fast` and the allocator's policies, the GPUs of a fleet are devices
 for; with the others they are shared, and pods ask for thousandths of them.
 """
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,12 @@ from dralab.simulation.engines import unsupported
 from dralab.simulation.engines.autoscaling.autoscalers import autoscaler_of
 from dralab.simulation.engines.autoscaling.machines import Machines
 from dralab.simulation.engines.cluster.created_objects import CreatedObjects
-from dralab.simulation.engines.cluster.tasks import ClusterTask, ClusterTasks, GpuUsage, lanes_of
+from dralab.simulation.engines.cluster.tasks import (
+    ClusterTask,
+    ClusterTasks,
+    GpuUsage,
+    all_devices,
+)
 from dralab.simulation.engines.fast.admitted import AdmittedObjects
 from dralab.simulation.engines.fast.choices import choice_named
 from dralab.simulation.engines.fast.claim_book import ClaimBook
@@ -143,31 +149,19 @@ class FastRun:
 
     def result(self) -> Result:
         """Return the result so far."""
-        devices, simulation, machines = self.inventory.devices, self.simulation, self.machines
-        for node, names in self.admitted.created.devices.items():
-            devices.setdefault(node, []).extend(names)
-        lanes = lanes_of(devices)
-        place = {lane: index for index, lane in enumerate(lanes)}
+        simulation, machines, created = self.simulation, self.machines, self.admitted.created
         end = simulation.now()
-        outages = [
-            (place[name], since - BEGIN, until - BEGIN)
-            for name, since, until in simulation.lives.faults.outages.until(end)
-        ]
-        return Result(
-            name=self.scenario.name,
-            scheduler=self.scenario.scheduler,
-            seed=self.scenario.seed,
-            tasks=list(self.tasks.finished(BEGIN, lanes, end, self.scenario.conditions.life)),
-            samples=self.tasks.samples,
-            lanes=lanes,
-            capacity=self.capacity
-            if self.machines is None
-            else self.machines.most(end, self.capacity),
+        found = self.tasks.result(
+            self.scenario,
+            all_devices(self.inventory.devices, created.devices),
+            (BEGIN, end),
+            simulation.lives.faults.outages.until(end),
+        )
+        return replace(
+            found,
+            capacity=self.capacity if machines is None else machines.most(end, self.capacity),
             types=self.types,
-            end=end - BEGIN,
-            outages=outages,
-            refusals=dict(self.tasks.refusals),
-            notes=[*unsupported.left_out(self.scenario.fleet), *self.admitted.created.notes()],
+            notes=[*unsupported.left_out(self.scenario.fleet), *created.notes()],
             complete=self.complete,
             nodes=[] if machines is None else machines.spans(BEGIN, end),
         )
