@@ -16,7 +16,6 @@ from dralab.kernel.events import BEGINNING, DECIDING, Events
 from dralab.kernel.randomness import Randomness
 from dralab.objects.metadata import NamespacedName, spec_of
 from dralab.objects.pod_groups import POD_GROUP, least_of
-from dralab.runtime.resources import POD_GROUPS
 from dralab.scheduler.attempts import Attempts
 from dralab.scheduler.queue import FLUSH_PERIOD, QueuedPod, SchedulingQueue
 from dralab.scheduler.waiting_pods import WaitingPods
@@ -25,12 +24,12 @@ from dralab.scheduling.reasons import ClusterChange
 from dralab.scheduling.scores import KUBERNETES
 from dralab.scheduling.state import ClusterState, PodPlacement, Refusal
 from dralab.scheduling.topology import is_awaited
-from dralab.simulation.engines.cluster.queues import AdmissionQueues
 from dralab.simulation.engines.cluster.tasks import ClusterTask, ClusterTasks
-from dralab.simulation.engines.fast.admitted import AdmittedObjects, PodRefusedError
+from dralab.simulation.engines.fast.admitted import AdmittedObjects
 from dralab.simulation.engines.fast.claim_book import ClaimBook
 from dralab.simulation.engines.fast.nodes import RunNodes
 from dralab.simulation.engines.fast.object_feed import ObjectFeed
+from dralab.simulation.engines.fast.submission import Submission
 from dralab.simulation.engines.objects import gpu_names
 from dralab.simulation.lifecycle.agenda import Agenda
 from dralab.simulation.lifecycle.model import Quotas, RunConditions
@@ -41,7 +40,6 @@ from dralab.values.json_types import JsonDict
 # A whole cluster needs so long before its run begins; times of day decide where seconds end.
 STARTED: Final = from_rfc3339(CLUSTER_BEGINS)
 BEGIN: Final = STARTED + MOMENT + SECOND
-GATE: Final = ("simulation.dralab.dev/quota",)
 
 
 class PodObserver(Protocol):
@@ -94,20 +92,24 @@ class FastSimulation:
         self.lives: PodLives[ClusterTask] = PodLives(
             self, self.agenda, by_key, how, self.chance.stream, fenced=False
         )
-        self.admission = AdmissionQueues(
-            Quotas(how.quotas),
+        self.submission = Submission(
             self.events,
-            lambda pod: admitted.gangs[pod.namespace, pod.gang],
-            self._open_gate,
+            admitted,
+            claims,
+            tasks,
+            self.waiting,
+            state.groups,
+            quotas=Quotas(how.quotas),
+            begin=BEGIN,
+            wake=self.wake,
         )
+        self.admission = self.submission.admission
         self.observer: PodObserver | None = None
         self.steps = 0
         self.placed: dict[str, PodPlacement] = {}
         self.nodes = RunNodes(self, self.agenda)
         self.objects = ObjectFeed(self)
         self._devices: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._pods: dict[str, PodInfo] = {}
-        self._lacking: list[ClusterTask] = []
         self._woken = False
         self._flush = _next_flush(BEGIN)
         self.objects.plan(arrivals, changes, BEGIN)
@@ -213,63 +215,7 @@ class FastSimulation:
 
     def submit(self, task: ClusterTask) -> None:
         """Queue a pod that arrives or is submitted again."""
-        task.uid = f"{task.number}.{task.runs}"
-        self.tasks.by_uid[task.uid] = task
-        self.tasks.wait(task, 1)
-        try:
-            kind = self.admitted.kind_of(task.pod)
-        except PodRefusedError as error:
-            self.tasks.refused(task, error.problem, [error.problem])
-            return
-        made = self.claims.make_for(kind, task) if kind.entries else {}
-        if made is None:
-            self._lacking.append(task)
-        pod = kind.pod(task, self.events.now(), made or {})
-        opens = BEGIN + (task.pod.opens or 0)
-        if is_queued := self.admission.has(task.pod):
-            self.admission.add_task(task)
-        elif opens > self.events.now():
-            self.events.at(opens, partial(self._open_gate, task), priority=BEGINNING)
-        if is_queued or opens > self.events.now():
-            self._pods[task.uid] = pod
-            pod = replace(pod, gates=(*pod.gates, *GATE))
-        self.waiting.follow(pod)
-        self.queue.add_pod(pod)
-        if pod.group:
-            key, groups = NamespacedName(pod.key.namespace, pod.group), self.state.groups
-            # The group of a gang is made with the first of its pods.
-            if groups.get(key) is None and (made_too := self.admitted.stored(POD_GROUPS, key)):
-                groups.put(POD_GROUP, made_too)
-            for group in groups.tree(key):
-                self.waiting.wake_for_group(group)
-        self.wake()
-
-    def template_created(self) -> None:
-        """Create the claims of pods that lacked a template."""
-        lacking, self._lacking = self._lacking, []
-        for task in lacking:
-            self._follow_claims(task)
-
-    def _follow_claims(self, task: ClusterTask) -> None:
-        """Create the missing claims of a waiting pod, if their templates exist by now."""
-        item = self.queue.get(task.uid)
-        if item is None:
-            return
-        kind = self.admitted.kind_of(task.pod)
-        made = self.claims.make_for(kind, task)
-        if made is None:
-            self._lacking.append(task)
-            return
-        pod = replace(kind.pod(task, item.pod.created, made), gates=item.pod.gates)
-        self.waiting.follow(pod)
-        self.queue.update_pod(pod)
-        self.wake()
-
-    def _open_gate(self, task: ClusterTask) -> None:
-        pod = self._pods.pop(task.uid, None)
-        if pod is not None:  # it was not deleted meanwhile
-            self.queue.update_pod(pod)
-            self.wake()
+        self.submission.submit(task)
 
     def _leave(self, task: ClusterTask) -> None:
         """Delete a pod that still waits, as its user did."""
@@ -277,9 +223,8 @@ class FastSimulation:
         if item is None or task.bound is not None:
             return
         self.waiting.remove_pod(task.uid)
-        self._pods.pop(task.uid, None)
+        self.submission.forget_task(task)
         self.claims.forget_made(item.pod)
-        self.tasks.wait(task, -1)
         self.lives.give_up(task, "deleted while it waited")
         self.changed()
 
@@ -431,10 +376,9 @@ class FastSimulation:
         if item is not None:
             self.waiting.remove_pod(task.uid)
             self.state.devices.forget_claims(self.claims.forget_made(item.pod), item.pod)
-        self._lacking = [each for each in self._lacking if each is not task]
+        self.submission.forget_task(task)
         if self.admission.has(task.pod):
             self.admission.cancel_task(task)
-        self.tasks.wait(task, -1)
         self.finish(task)
         self.changed()
 

@@ -20,6 +20,7 @@ from dralab.simulation.engines.cluster.tasks import ClusterTask, ClusterTasks
 from dralab.simulation.engines.fast.admitted import AdmittedObjects
 from dralab.simulation.engines.fast.claim_book import ClaimBook
 from dralab.simulation.engines.fast.nodes import RunNodes
+from dralab.simulation.engines.fast.submission import Submission
 from dralab.simulation.lifecycle.model import Fault
 from dralab.simulation.lifecycle.pod_lives import PodLives
 from dralab.simulation.scenario.manifests import Arrival
@@ -38,6 +39,7 @@ class ObjectUsers(Protocol):
     lives: PodLives[ClusterTask]
     waiting: WaitingPods
     nodes: RunNodes
+    submission: Submission
 
     def changed(self, change: ClusterChange) -> None:
         """Retry pods that await a change."""
@@ -49,10 +51,6 @@ class ObjectUsers(Protocol):
 
     def run_on(self, placement: PodPlacement) -> None:
         """Begin a pod's life on a node."""
-        ...
-
-    def template_created(self) -> None:
-        """Create the claims of pods that lacked a template."""
         ...
 
 
@@ -103,7 +101,7 @@ class ObjectFeed:
                 for group in run.state.groups.leaves(kind, made):
                     run.waiting.wake_for_group(group)
             case "ResourceClaimTemplate":
-                run.template_created()
+                run.submission.template_created()
             case _:
                 pass  # no scheduler reads it; admission may have
 
