@@ -29,7 +29,7 @@ from dralab.simulation.engines.fast.admitted import AdmittedObjects
 from dralab.simulation.engines.fast.claim_book import ClaimBook
 from dralab.simulation.engines.fast.nodes import RunNodes
 from dralab.simulation.engines.fast.object_feed import ObjectFeed
-from dralab.simulation.engines.fast.submission import Submission
+from dralab.simulation.engines.fast.submission import PodSubmission
 from dralab.simulation.engines.objects import gpu_names
 from dralab.simulation.lifecycle.agenda import Agenda
 from dralab.simulation.lifecycle.model import Quotas, RunConditions
@@ -92,7 +92,7 @@ class FastSimulation:
         self.lives: PodLives[ClusterTask] = PodLives(
             self, self.agenda, by_key, how, self.chance.stream, fenced=False
         )
-        self.submission = Submission(
+        self.submission = PodSubmission(
             self.events,
             admitted,
             claims,

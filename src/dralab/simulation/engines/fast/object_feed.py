@@ -20,7 +20,7 @@ from dralab.simulation.engines.cluster.tasks import ClusterTask, ClusterTasks
 from dralab.simulation.engines.fast.admitted import AdmittedObjects
 from dralab.simulation.engines.fast.claim_book import ClaimBook
 from dralab.simulation.engines.fast.nodes import RunNodes
-from dralab.simulation.engines.fast.submission import Submission
+from dralab.simulation.engines.fast.submission import PodSubmission
 from dralab.simulation.lifecycle.model import Fault
 from dralab.simulation.lifecycle.pod_lives import PodLives
 from dralab.simulation.scenario.manifests import Arrival
@@ -39,7 +39,7 @@ class ObjectUsers(Protocol):
     lives: PodLives[ClusterTask]
     waiting: WaitingPods
     nodes: RunNodes
-    submission: Submission
+    submission: PodSubmission
 
     def changed(self, change: ClusterChange) -> None:
         """Retry pods that await a change."""

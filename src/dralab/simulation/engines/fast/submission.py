@@ -18,7 +18,7 @@ from dralab.simulation.engines.fast.claim_book import ClaimBook
 from dralab.simulation.lifecycle.model import Quotas
 
 
-class Submission:
+class PodSubmission:
     """The pods that are created during a run; `begin` is its beginning by the clock of `events`."""
 
     def __init__(  # noqa: PLR0917 - the parts of a run
