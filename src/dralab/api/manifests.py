@@ -23,6 +23,7 @@ import orjson
 from dralab.api.fields import FieldError
 from dralab.api.snapshots.errors import SnapshotError
 from dralab.api.snapshots.files import is_snapshot, unpacked
+from dralab.api.snapshots.recordings import is_recording
 from dralab.api.yaml_documents import MAX_DEPTH, YamlError, documents
 from dralab.files.reading import read
 from dralab.files.sources import MAX_BYTES, SourceError, SourceFile, files_of
@@ -258,7 +259,7 @@ def _load_one(
     source: SourceFile, check: Callable[[JsonDict], CheckedObject], result: Manifests
 ) -> None:
     if is_snapshot(source.content):
-        _load_snapshot(source, result)
+        _load_snapshot(source, check, result)
         return
     result.is_snapshot = False
     wrong: list[tuple[Manifest, Sequence[FieldError]]] = []
@@ -279,8 +280,13 @@ def _load_one(
     result.problems += _problems(source.content, wrong)
 
 
-def _load_snapshot(source: SourceFile, result: Manifests) -> None:
-    """Add what a server had checked, in the hub's versions, each object once."""
+def _load_snapshot(
+    source: SourceFile, check: Callable[[JsonDict], CheckedObject], result: Manifests
+) -> None:
+    """Add what a server had checked, in the hub's versions, each object once.
+
+    A recording is text that anybody may have changed: its objects are checked again.
+    """
     try:
         objects = unpacked(source.content)
     except SnapshotError as error:
@@ -288,7 +294,15 @@ def _load_snapshot(source: SourceFile, result: Manifests) -> None:
         return
     origin = Origin(source.name, 1, 0)
     result.is_snapshot = not result.objects
-    result.objects += [Manifest(item, origin) for item in objects]
+    recorded = is_recording(source.content)
+    for found in (Manifest(item, origin) for item in objects):
+        errors = check(found.object).errors if recorded else ()
+        title = found.title.strip()
+        result.problems += [
+            ManifestProblem(origin, title, str(error), error=error) for error in errors
+        ]
+        if not errors:
+            result.objects.append(found)
 
 
 def is_stored(obj: Mapping[str, Any]) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
+import dralab
 from builders import pod as pod_object
 from builders import worker
 from dralab.api.snapshots.anonymous import keyed
@@ -222,6 +223,13 @@ def test_what_ran_at_first_keeps_its_node_for_as_long_as_it_did(week, engine):
     assert found.near == 2
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_pod_whose_node_was_gone_at_first_is_placed_anew(week, engine):
+    week.put(0, pod("old", node="lost", phase="Running"), listed=True)
+    result, _ = replayed(week.done(60), engine)
+    assert [(task.id, task.bound, task.lanes) for task in result.tasks] == [("old", 0, (0,))]
+
+
 def test_what_was_found_after_a_gap_has_the_times_of_its_conditions(week):
     week.put(1, pod("p"))
     told = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2027-01-15T08:00:40Z"}
@@ -307,6 +315,12 @@ def test_a_field_of_the_wrong_kind_is_told(week, odd):
     week.put(1, pod("q"))
     with pytest.raises(InputError, match=r"week\.dralab"):
         scenarios.load(week.done(2))
+
+
+def test_what_is_asked_about_a_recording_names_its_wrong_fields(week):
+    week.put(0, pod("p", phase={}), listed=True)
+    with pytest.raises(dralab.BadInput, match=r"week.*Pod default/p: status.phase: .* a string"):
+        dralab.open(week.done(2))
 
 
 @pytest.mark.parametrize("scheduler", ["external", "ticks", "easy"])

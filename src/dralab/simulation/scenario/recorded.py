@@ -338,6 +338,7 @@ class ClusterHistory:
         return (
             pod.was_there
             and pod.bound == 0
+            and RecordedName("Node", "", pod.node) in self.at_first
             and all(
                 allocation_of(self.at_first.get(RecordedName("ResourceClaim", namespace, name), {}))
                 for namespace in [metadata_of(pod.body).get("namespace") or ""]
