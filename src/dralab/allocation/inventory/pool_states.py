@@ -58,7 +58,7 @@ class PoolState:
         self.shape = shape
         self.free = free
         # The states that follow when free devices are taken, by what is taken (`occupancy`).
-        self.moves: dict[object, PoolState] = {}
+        self.moves: dict[Any, PoolState] | None = None
         self._state = state
         self._units = units
 
@@ -133,7 +133,7 @@ class PoolShape:
     def _remember(self, key: object, state: PoolState) -> None:
         if len(self._states) >= MOST_STATES:
             for each in self._states.values():
-                each.moves.clear()  # they hold on to those that follow them
+                each.moves = None  # they hold on to those that follow them
             self._states.clear()
         self._states[key] = state
 
