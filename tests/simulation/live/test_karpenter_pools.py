@@ -5,6 +5,7 @@ import pytest
 import karpenterkinds
 from autoscaledlab import autoscaled
 from builders import claim, pod, request
+from dralab.runtime.client import amend
 from dralab.runtime.resources import CLAIMS, NODES, PODS
 from dralab.simulation.live.instance_types import usual_types
 from dralab.simulation.live.karpenter_objects import NODE_CLASSES, NODE_POOLS
@@ -138,8 +139,9 @@ def test_a_node_pool_may_change_and_the_nodes_of_one_that_is_deleted_go(lab):
     submit(lab, "huge", cpu="8")
     lab.wait(15)
     assert lab.nodes() == []
+    spec = pool(shape="large")["spec"]
     held = lab.client.get(NODE_POOLS, "default")
-    lab.client.update(NODE_POOLS, {**held, "spec": pool(shape="large")["spec"]})
+    amend(lab.client, NODE_POOLS, held, lambda latest: not latest.update(spec=spec))
     lab.wait(15)
     assert lab.places() == {"huge": "default-large-0"}
     lab.client.delete(NODE_POOLS, "default")

@@ -9,6 +9,7 @@ import karpenterkinds
 from autoscaledlab import autoscaled
 from builders import claim, pod, request
 from dralab.objects.metadata import owners_of, status_of
+from dralab.runtime.client import amend
 from dralab.runtime.resources import CLAIMS, DISRUPTION_BUDGETS, NODES, PODS
 from dralab.simulation.live.karpenter_objects import NODE_CLAIMS, NODE_CLASSES, NODE_POOLS
 from dralab.simulation.live.node_claims import FINALIZER
@@ -55,11 +56,18 @@ def node_pool(lab):
     return deepcopy(lab.client.get(NODE_POOLS, "default"))
 
 
-def change(lab, **template):
-    """Change the template of the NodePool."""
-    held = node_pool(lab)
-    held["spec"]["template"]["spec"] |= template
-    lab.client.update(NODE_POOLS, held)
+def change(lab, *, budgets=None, metadata=None, **spec):
+    """Change the NodePool and its template, while others write its status."""
+
+    def changed(held):
+        if budgets is not None:
+            held["spec"]["disruption"]["budgets"] = budgets
+        if metadata is not None:
+            held["spec"]["template"]["metadata"] = metadata
+        held["spec"]["template"]["spec"] |= spec
+        return True
+
+    amend(lab.client, NODE_POOLS, node_pool(lab), changed)
 
 
 def test_a_node_claim_tells_how_far_its_machine_is(lab):
@@ -174,11 +182,8 @@ def test_a_changed_template_replaces_nodes_within_the_budget_for_drift(lab):
         submit(lab, name)
     lab.wait(90)
     assert lab.nodes() == [FIRST, "default-small-1"]
-    budget = [{"nodes": "1", "reasons": ["Drifted"]}]
-    held = node_pool(lab)
-    held["spec"]["disruption"]["budgets"] = budget
-    held["spec"]["template"]["metadata"] = {"labels": {"team": "a"}}
-    lab.client.update(NODE_POOLS, held)
+    budget = {"nodes": "1", "reasons": ["Drifted"]}
+    change(lab, budgets=[budget], metadata={"labels": {"team": "a"}})
     lab.wait(15)
     drifted = [name for name, each in claims(lab).items() if "Drifted" in conditions(each)]
     assert drifted == [FIRST, "default-small-1"]
@@ -211,9 +216,8 @@ def test_a_changed_template_replaces_nodes_within_the_budget_for_drift(lab):
     ],
 )
 def test_a_node_drifts_by_the_fields_that_karpenter_compares(lab, template, reason):
-    held = node_pool(lab)
-    held["spec"]["disruption"]["budgets"] = [{"nodes": "0"}]
-    lab.client.update(NODE_POOLS, held)
+    change(lab, budgets=[{"nodes": "0"}])
+    before = node_pool(lab)["spec"]["template"]["spec"]
     submit(lab, "a")
     lab.wait(60)
     change(lab, **template)
@@ -224,7 +228,7 @@ def test_a_node_drifts_by_the_fields_that_karpenter_compares(lab, template, reas
         if each["type"] == "Drifted"
     ]
     assert told == ([reason] if reason else [])
-    change(lab, **held["spec"]["template"]["spec"] | {"taints": []})
+    change(lab, **before | {"taints": []})
     lab.wait(15)
     assert "Drifted" not in conditions(claims(lab)[FIRST])
 
