@@ -21,7 +21,7 @@ FLEET = "fleet:\n  nodes:\n  - {count: 2, name: n, cpu: 4, memory: 16Gi, gpus: 2
 WEEK = (
     "name: week\nseed: 3\nfleet:\n  nodes:\n"
     "  - {count: 4, name: gpu, cpu: 64, memory: 256Gi, gpus: 8, model: A100}\n"
-    "workload:\n  generate:\n    count: 200\n    users: 3\n"
+    "workload:\n  generate:\n    count: 100\n    users: 3\n"
     "    arrivals: {process: poisson, over: 1d}\n"
     "    duration: {distribution: lognormal, median: 1h, sigma: 1.0}\n"
     "    pods:\n    - {weight: 2, cpu: 4, memory: 8Gi, gpus: 1, gpu_milli: 400}\n"
